@@ -9,8 +9,9 @@ short_description: Make a control plane of a backup
 description:
   - Puts the authorities and etcd's data of a backup in place on a host without a cluster, and has
     kubeadm make a control plane on them. All other certificates are new.
-  - A host that is a member of a cluster is refused, and so is another version of Kubernetes.
-  - A run that was cut off is begun again.
+  - A host that is a member of a cluster is refused, and so is another cluster's backup, or one of
+    another version of Kubernetes.
+  - A run that was cut off is begun again, or completed where the API server answers already.
 author: [The Bedplate authors]
 options:
   archive:
@@ -19,6 +20,10 @@ options:
     required: true
   name:
     description: The host's node.
+    type: str
+    required: true
+  endpoint:
+    description: The cluster's, as C(HOST:PORT). Another cluster's backup is refused.
     type: str
     required: true
   cri_socket:
@@ -54,6 +59,7 @@ EXAMPLES = r"""
   bedplate.gpu.control_plane_restore:
     archive: /root/backup.tar.gz
     name: cp1
+    endpoint: k8s.example:6443
     cri_socket: unix:///run/containerd/containerd.sock
 """
 
@@ -75,6 +81,7 @@ def main() -> None:
         argument_spec={
             "archive": {"type": "path", "required": True},
             "name": {"type": "str", "required": True},
+            "endpoint": {"type": "str", "required": True},
             "cri_socket": {"type": "str", "required": True},
             "others": {"type": "list", "elements": "str", "default": []},
             "ignore_preflight": {"type": "list", "elements": "str", "default": []},
@@ -87,9 +94,8 @@ def main() -> None:
     asked = module.params
     host = Host()
     try:
-        said = backup.restore(
-            host, asked["archive"], asked["name"], asked["cri_socket"], asked["ignore_preflight"]
-        )
+        fields = ("archive", "name", "endpoint", "cri_socket", "ignore_preflight")
+        said = backup.restore(host, backup.Wanted(*(asked[one] for one in fields)))
         if not certificates.await_answer(host, asked["timeout"]):
             refuse(
                 module,

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bedplate.lock import load_lock
 from tests.site.cluster import unwrapped
 from tests.site.hosts import on_host
 from tests.substrate.tools.build import path, tools
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.substrate.commands import SiteCommands
 
 PLAY = "playbooks/backup.yml"
 WORD = "planted-7c41e9"
+#: What the head of the packed archive has in the clear.
+PACKED = b"all.tar\x00"
 LEFT = "find /var/lib/bedplate -name '*.db' -o -name 'ca.key' -o -name '*.tar.gz'"
 
 
@@ -36,30 +38,36 @@ def keys(folder: Path, name: str) -> tuple[str, str]:
 def test_a_backup_opens_with_its_key_alone_and_can_be_restored(
     site: SiteCommands, tmp_path: Path
 ) -> None:
-    done = site.playbook(PLAY, check=False)
-    assert "no certificate to encrypt the backup for" in unwrapped(done.stdout)
-    site.kubectl("create", "secret", "generic", "planted", f"--from-literal=word={WORD}")
     key, certificate = keys(tmp_path, "backup")
+    for given, why in ((), "got nothing"), (("-e", f"backup_certificate={key}"), "a private key"):
+        done = site.playbook(PLAY, *given, check=False)
+        told = unwrapped(done.stdout)
+        assert "no certificate to encrypt the backup for" in told
+        assert why in told
+    site.kubectl("create", "secret", "generic", "planted", f"--from-literal=word={WORD}")
     other, others = keys(tmp_path, "other")
     folder = tmp_path / "backups"
     folder.mkdir()
+    endpoint = load_lock(site.site).cluster.kubernetes.endpoint.replace(":", "-")
     for number in range(2):
-        (folder / f"2026-01-0{number + 1}T000000Z.cms").write_text("of before")
-    given = ["-e", f"backup_certificate={certificate}", "-e", f"backup_folder={folder}"]
-    done = site.playbook(PLAY, *given, "-e", "backup_keep=2")
-    first, saved = sorted(folder.iterdir())
-    assert first.name == "2026-01-02T000000Z.cms"
+        (folder / f"{endpoint}_2026-01-0{number + 1}T000000Z.cms").write_text("of before")
+    (folder / "other-6443_2026-01-01T000000Z.cms").write_text("of another cluster")
+    here = ["-e", f"backup_certificate={certificate}", "-e", f"backup_folder={folder}"]
+    done = site.playbook(PLAY, *here, "-e", "backup_keep=2")
+    first, saved, others_own = sorted(folder.iterdir())
+    assert first.name == f"{endpoint}_2026-01-02T000000Z.cms"
+    assert others_own.name.startswith("other-6443_")
     assert str(saved) in unwrapped(done.stdout).replace(" ", "")
 
     content = saved.read_bytes()
-    assert WORD.encode() not in content
-    assert b"PRIVATE KEY" not in content
+    assert PACKED not in content, "what is packed is not encrypted"
     assert on_host(site, "cp1", LEFT) == ""
     opened = str(tmp_path / "opened")
     decrypt = ["cms", "-decrypt", "-binary", "-inform", "DER", "-in", str(saved), "-out", opened]
     wrong = openssl(*decrypt, "-inkey", other, "-recip", others, check=False)
     assert wrong.returncode != 0
     openssl(*decrypt, "-inkey", key)
+    assert PACKED in Path(opened).read_bytes()
     with tarfile.open(opened) as tar:
         tar.extractall(tmp_path / "content", filter="data")
     said = json.loads((tmp_path / "content/backup.json").read_text())

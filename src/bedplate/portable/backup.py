@@ -6,17 +6,19 @@ which nothing runs yet has no etcd to take it from.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import tarfile
+import zlib
 from datetime import datetime, timezone
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, NamedTuple
 from urllib.parse import urlsplit
 
-from . import documents
-from .certificates import API_SERVER
+from . import certificates, documents
 from .host import Host, Result
 
 FORMAT = 1
@@ -24,8 +26,13 @@ FORMAT = 1
 FOLDER = "/var/lib/bedplate/backup"
 #: What is encrypted, for whoever fetches it.
 SEALED = "/var/lib/bedplate/backup.cms"
-#: The note by which the provider knows a member, which it writes too.
+#: The note by which the provider knows a member, which it writes too, and what it holds meanwhile.
 MARK = "/var/lib/bedplate/membership.json"
+LOCK = "/run/bedplate-membership.lock"
+#: Bytes that `openssl cms -decrypt` still opens, of a file of any size that it writes: it holds all
+#: in one buffer (github.com/openssl/openssl, issue 26274, read 2026-11-30).
+MOST = 1_400_000_000
+DEFAULT_PORT = 6443
 #: What only the cluster's maker can have: all other certificates come of these.
 AUTHORITIES = (
     "ca.crt",
@@ -49,7 +56,6 @@ BUMP = 1_000_000_000
 #: taints over the node's.
 NOT_AGAIN = "addon,mark-control-plane"
 _DATA = re.compile(r"--data-dir=(\S+)")
-_PORT = re.compile(r"kube-apiserver\.advertise-address\.endpoint: \S+:(\d+)")
 _LONG = 1800.0
 
 
@@ -64,7 +70,8 @@ class BackupError(Exception):
 def _ran(host: Host, argv: List[str], timeout: float = 120) -> Result:
     answer = host.run(argv, timeout=timeout)
     if answer.code != 0:
-        words = " ".join([os.path.basename(argv[0]), *argv[1:3]])
+        options = [one for one in argv[1:] if not one.startswith("-")]
+        words = " ".join([os.path.basename(argv[0]), *options[:2]])
         raise BackupError(
             f"{words}: {answer.said}", f"'{words}' ends well", "Fix that, and run the play again."
         )
@@ -84,18 +91,35 @@ def _json(answer: Result) -> Any:
 def _folder(host: Host) -> Iterator[str]:
     """An empty folder for root alone, which is gone afterwards: keys lie in it."""
     folder = host.path(FOLDER)
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder, mode=0o700)
-        yield folder
-    except OSError as error:
-        raise BackupError(
-            str(error),
-            "three times etcd's size below /var/lib/bedplate, and etcd's folder",
-            "Make room, and run the play again.",
-        ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with _alone(host):
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder, mode=0o700)
+            yield folder
+        except OSError as error:
+            raise BackupError(
+                str(error),
+                "files that can be written, and three times etcd's size below /var/lib/bedplate",
+                "Fix that, and run the play again.",
+            ) from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(host: Host) -> Iterator[None]:
+    """Hold what the provider holds while it changes a membership."""
+    os.makedirs(os.path.dirname(host.path(LOCK)), exist_ok=True)
+    with open(host.path(LOCK), "a", encoding="utf-8") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(
+                f"another run that holds {LOCK}",
+                "one at a time",
+                "Wait until it has ended, and run the play again.",
+            ) from None
+        yield
 
 
 def _programs(host: Host) -> str:
@@ -158,7 +182,8 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
     """Write the encrypted backup to `SEALED`, and return what it says of itself.
 
     The snapshot was restored once, beside the etcd that runs, before it counts as one.
-    ``certificate`` is in PEM, and who has its key can read the backup.
+    ``certificate`` is in PEM, and who has its key can read the backup. Who is killed in between
+    leaves the folder, for root alone, until the next run.
 
     Raises:
         BackupError: it did not come about; nothing is left of it.
@@ -184,14 +209,12 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
         _restored(host, program, snapshot, f"{folder}/tried", "tried", "https://127.0.0.1:2380")
         shutil.rmtree(f"{folder}/tried")
         status = _json(_ran(host, [program, "snapshot", "status", snapshot, "-w=json"], _LONG))
-        port = _PORT.search(host.read(API_SERVER) or "")
         said = {
             "format": FORMAT,
             "made": now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "kubernetes": _version(host),
             "members": members,
             "endpoint": documents.table(host.read(MARK)).get("endpoint", ""),
-            "port": int(port.group(1)) if port else 6443,
             "data_folder": data_folder(host),
             "revision": status["revision"],
             "keys": status["totalKey"],
@@ -222,71 +245,103 @@ def _seal(host: Host, folder: str, certificate: str) -> None:
     argv = ["openssl", "cms", "-encrypt", "-binary", "-stream", "-aes-256-cbc"]
     argv += ["-in", packed, "-outform", "DER", "-out", f"{folder}/sealed", public]
     _ran(host, argv, _LONG)
+    size = os.path.getsize(f"{folder}/sealed")
+    if size > MOST:
+        raise BackupError(
+            f"a backup of {size} bytes",
+            f"{MOST}: 'openssl cms -decrypt' opens no larger one",
+            "Compact and defragment etcd; if it stays so large, save it by programs of your own.",
+        )
     # Whoever fetches it need not be root, and cannot read it either.
     os.chmod(f"{folder}/sealed", 0o644)
     os.replace(f"{folder}/sealed", sealed)
 
 
-def restore(
-    host: Host, packed: str, name: str, cri_socket: str, ignored: List[str]
-) -> Dict[str, Any]:
+class Wanted(NamedTuple):
+    """What is to be restored, and on which host.
+
+    Attributes:
+        archive: the decrypted backup, a file on the host.
+        name: the host's node.
+        endpoint: of the cluster, as HOST:PORT.
+        cri_socket: where the host's container runtime listens.
+        ignored: checks of kubeadm that are not made.
+    """
+
+    archive: str
+    name: str
+    endpoint: str
+    cri_socket: str
+    ignored: List[str]
+
+
+def restore(host: Host, wanted: Wanted) -> Dict[str, Any]:
     """Make this host the first control plane of the cluster that a backup is of.
 
-    A run that was cut off is begun anew: its note is at `MARK` until `finish`.
-
-    Args:
-        packed: the decrypted backup, an archive on this host.
-        name: the host's node.
-        cri_socket: where its container runtime listens.
-        ignored: checks of kubeadm that are not made.
+    A run that was cut off is begun anew: its note is at `MARK` until `finish`. Where its API
+    server answers there is a cluster already, which somebody may use: it is left as it is.
 
     Raises:
         BackupError: it did not come about. A host that is a member was not touched.
     """
-    mark = documents.table(host.read(MARK))
-    cut_off = mark.get("action") == "restore"
+    name = wanted.name
+    cut_off = documents.table(host.read(MARK)).get("action") == "restore"
     with _folder(host) as folder:
-        said = _unpacked(host, packed, folder, name)
+        said = _unpacked(host, folder, wanted)
+        if cut_off and certificates.answers(host):
+            return said
         data = said["data_folder"]
-        there = [one for one in (*OF_A_MEMBER, data + "/member") if host.exists(one)]
+        there = [one for one in OF_A_MEMBER if host.exists(one)]
+        there += [f"{data}/{one}" for one in host.list(data)]
         if there and not cut_off:
             raise BackupError(
                 ", ".join(there),
                 "a host that is no member of a cluster: these are what a restore would replace",
-                "Run 'kubeadm reset' there if all of it may go, and run the play again.",
+                f"Copy {data} elsewhere if nothing newer is saved. Then run 'kubeadm reset' there,"
+                " and the play again.",
             )
         noted = {"name": name, "action": "restore", "endpoint": said["endpoint"], "phase": "begun"}
         host.write(MARK, json.dumps(noted) + "\n")
         if cut_off:
-            _ran(host, ["kubeadm", "reset", "--force", f"--cri-socket={cri_socket}"], 300)
+            _ran(host, ["kubeadm", "reset", "--force", f"--cri-socket={wanted.cri_socket}"], 300)
+            shutil.rmtree(host.path(data), ignore_errors=True)
         _laid(host, folder, name, said)
         config = f"{folder}/init.yaml"
-        host.write(f"{FOLDER}/init.yaml", _init(host, name, cri_socket, said), mode=0o600)
+        host.write(f"{FOLDER}/init.yaml", _init(host, wanted, said), mode=0o600)
         _ran(host, ["systemctl", "enable", "kubelet"])
-        skipped = ",".join([*ignored, "DirAvailable-" + data.replace("/", "-")])
+        skipped = ",".join([*wanted.ignored, "DirAvailable-" + data.replace("/", "-")])
         argv = ["kubeadm", "init", f"--config={config}", f"--skip-phases={NOT_AGAIN}"]
         argv += ["--skip-token-print", f"--ignore-preflight-errors={skipped}"]
         _ran(host, argv, 600)
     return said
 
 
-def _unpacked(host: Host, packed: str, folder: str, name: str) -> Dict[str, Any]:
+def _unpacked(host: Host, folder: str, wanted: Wanted) -> Dict[str, Any]:
     """Unpack a backup, and return what it says of itself where it fits this host."""
+    name = wanted.name
     try:
-        with tarfile.open(packed) as tar:
+        with tarfile.open(wanted.archive) as tar:
             # Python 3.14's default, where a host's Python has it.
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
             tar.extractall(folder)  # noqa: S202 - who could write it has the cluster's authority
         said = documents.table(host.read(f"{FOLDER}/backup.json"))
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise BackupError(
-            f"no backup: {error}", "what bedplate.gpu.backup made", "Name another file."
+            f"no backup: {error}",
+            "what bedplate.gpu.backup made, and the key of its certificate",
+            "Name another file, or another key.",
         ) from None
     if said.get("format") != FORMAT:
         raise BackupError(
             f"a backup of format {said.get('format')}",
             f"format {FORMAT}",
             "Restore it with the version of Bedplate that made it.",
+        )
+    if said["endpoint"] != wanted.endpoint:
+        raise BackupError(
+            f"a backup of the cluster at {said['endpoint']}",
+            f"one of the site's, at {wanted.endpoint}",
+            "Name another file, or the site that it is of.",
         )
     found, saved = _version(host), said["kubernetes"]
     if found != saved:
@@ -301,7 +356,24 @@ def _unpacked(host: Host, packed: str, folder: str, name: str) -> Dict[str, Any]
             f"one of {', '.join(sorted(said['members']))}",
             "Give the host that name in the site.",
         )
+    address = _address(said, name)
+    if f" {address}/" not in _ran(host, ["ip", "-oneline", "address"]).out:
+        raise BackupError(
+            f"a host without the address {address}, which {name} had",
+            "that address: the other control planes are to find etcd there",
+            "Give the host that address.",
+        )
     return said
+
+
+def _address(said: Dict[str, Any], name: str) -> str:
+    return urlsplit(said["members"][name]).hostname or ""
+
+
+def _port(said: Dict[str, Any], name: str) -> int:
+    """Where its API server listens: at the endpoint's port if that is the host's own address."""
+    server, port = said["endpoint"].rsplit(":", 1)
+    return int(port) if server.strip("[]") == _address(said, name) else DEFAULT_PORT
 
 
 def _laid(host: Host, folder: str, name: str, said: Dict[str, Any]) -> None:
@@ -309,12 +381,14 @@ def _laid(host: Host, folder: str, name: str, said: Dict[str, Any]) -> None:
     for one in AUTHORITIES:
         target = host.path(f"{PKI}/{one}")
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
         shutil.copyfile(f"{folder}/pki/{one}", target)
         os.chmod(target, 0o600 if one.endswith(".key") else 0o644)
     data = host.path(said["data_folder"])
-    shutil.rmtree(data, ignore_errors=True)
     peer = said["members"][name]
-    after = [f"--bump-revision={BUMP}", "--mark-compacted"]
+    # By name, address and token members know each other: one of before that comes back must not.
+    token = f"{said['made']}-{secrets.token_hex(8)}"
+    after = [f"--bump-revision={BUMP}", "--mark-compacted", f"--initial-cluster-token={token}"]
     _restored(host, f"{folder}/etcdutl", f"{folder}/etcd.db", data, name, peer, *after)
     os.chmod(data, 0o700)
 
@@ -329,20 +403,23 @@ def finish(host: Host, name: str, said: Dict[str, Any], others: List[str]) -> No
         BackupError: the API server did not do it.
     """
     if others:
-        _kubectl(host, "delete", "node", "--ignore-not-found", *others)
+        # Its own API server: at the endpoint another cluster may still answer.
+        at = _address(said, name)
+        own = f"--server=https://{f'[{at}]' if ':' in at else at}:{_port(said, name)}"
+        _kubectl(host, own, "delete", "node", "--ignore-not-found", *others)
     noted = {"name": name, "action": "init", "endpoint": said["endpoint"], "phase": "done"}
     host.write(MARK, json.dumps(noted) + "\n")
 
 
-def _init(host: Host, name: str, cri_socket: str, said: Dict[str, Any]) -> str:
+def _init(host: Host, wanted: Wanted, said: Dict[str, Any]) -> str:
     """kubeadm's configuration for this host, before that of the cluster."""
     own = {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "InitConfiguration",
         "localAPIEndpoint": {
-            "advertiseAddress": urlsplit(said["members"][name]).hostname,
-            "bindPort": said["port"],
+            "advertiseAddress": _address(said, wanted.name),
+            "bindPort": _port(said, wanted.name),
         },
-        "nodeRegistration": {"name": name, "criSocket": cri_socket},
+        "nodeRegistration": {"name": wanted.name, "criSocket": wanted.cri_socket},
     }
     return json.dumps(own) + "\n---\n" + (host.read(f"{FOLDER}/kubeadm.yaml") or "")

@@ -86,6 +86,16 @@ class ControlPlane(Resource):
         """Look at the host: without an administrator's configuration it is no control plane."""
         known: ControlPlaneInputs = self.typed(values)
         found = await self.context.alone(known.host).access(deadline)
+        if found["restoring"]:
+            raise ProviderError(
+                message(
+                    "the cluster is being restored from a backup, or a restore was cut off",
+                    known.host.name,
+                    "no end of bedplate.gpu.restore",
+                    "a restore that has ended well",
+                    "run ansible-playbook bedplate.gpu.restore again, then pulumi refresh",
+                )
+            )
         if not found["kubeconfig"]:
             return None
         kubeconfig.write(self.context.site, found["kubeconfig"])

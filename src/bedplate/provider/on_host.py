@@ -321,6 +321,7 @@ def access(host: Host, _request: dict[str, Any]) -> dict[str, Any]:
         "phase": mark.get("phase", ""),
         "endpoint": mark.get("endpoint", ""),
         "member": bool(leftovers(host)),
+        "restoring": mark.get("action") == "restore",
     }
 
 
