@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Each has one set of hosts, or of environments, and a life of its own.
 # The boards' sources, and daemons from packages: what is fetched once serves all tests of the file.
@@ -25,10 +28,13 @@ ONE_WORKER = (
     "tests/standin/",
     "tests/install/",
     "tests/sharing/",
-    "tests/mirror/",
     "tests/catalogue/test_gpu_sources.py",
 )
 ON_HOSTS = ("tests/site/", "tests/hosts/", "hosts of ")
+# The site's own control plane and its nodes ask for both cores: with another control plane beside
+# it, its API answers later than a leader's lease lasts. What is started anew then, asks for more.
+SITE = "tests/site/"
+WITH_CONTROL_PLANE = ("tests/schedulers/", "tests/frameworks/", "hosts of ")
 # Each file has nodes of its own on a control plane that its worker starts once, and an order.
 FILE = re.compile(r"^tests/(schedulers|frameworks)/[^:]+")
 SCENARIO = re.compile(r"^tests/roles/test_scenarios\.py::test_molecule\[(?P<folder>[^\]]+)\]")
@@ -48,16 +54,25 @@ TICKS = Path("/proc/stat")
 class FolderScheduling(LoadScopeScheduling):
     """Keep tests that share hosts or sources on one worker, in order; spread all else.
 
-    Of more than two workers (`-n 3`) two run what has hosts, as long as there is some of it, and
-    the others all else.
+    While one worker has the site, others have what starts no control plane, as long as there is
+    some of it. Of more than two workers (`-n 3`) two run what has hosts, likewise, and the others
+    all else.
     """
 
     def _assign_work_unit(self, node: Any) -> None:
+        others = [work for one, work in self.assigned_work.items() if one is not node]
+        rules: list[Callable[[str], bool]] = []
         if self.numnodes > WITH_HOSTS:
-            others = [work for one, work in self.assigned_work.items() if one is not node]
-            may = sum(map(_has_hosts, others)) < WITH_HOSTS
-            fitting = (scope for scope in self.workqueue if scope.startswith(ON_HOSTS) == may)
-            self.workqueue.move_to_end(next(fitting, next(iter(self.workqueue))), last=False)
+            may = sum(_has(ON_HOSTS, work) for work in others) < WITH_HOSTS
+            rules.append(lambda scope: scope.startswith(ON_HOSTS) == may)
+        if any(_has(SITE, work) for work in others):
+            rules.append(lambda scope: not scope.startswith(WITH_CONTROL_PLANE))
+        # What keeps all rules comes first, else what keeps the first of them.
+        for kept in (rules, rules[:1], []):
+            fits = (scope for scope in self.workqueue if all(rule(scope) for rule in kept))
+            if (scope := next(fits, None)) is not None:
+                self.workqueue.move_to_end(scope, last=False)
+                break
         super()._assign_work_unit(node)
 
     def remove_node(self, node: Any) -> str | None:
@@ -82,11 +97,9 @@ class FolderScheduling(LoadScopeScheduling):
         return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), nodeid)
 
 
-def _has_hosts(work: dict[str, dict[str, bool]]) -> bool:
-    """Tell whether a worker has tests to run that have hosts."""
-    return any(
-        scope.startswith(ON_HOSTS) and not all(tests.values()) for scope, tests in work.items()
-    )
+def _has(of: str | tuple[str, ...], work: dict[str, dict[str, bool]]) -> bool:
+    """Tell whether a worker has tests to run whose scope begins so."""
+    return any(scope.startswith(of) and not all(tests.values()) for scope, tests in work.items())
 
 
 def _ticks() -> list[int]:

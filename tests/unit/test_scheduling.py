@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import ON_HOSTS, FolderScheduling
+from tests.conftest import ON_HOSTS, WITH_CONTROL_PLANE, FolderScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROLES = "tests/roles/test_scenarios.py::test_molecule[roles/{}/molecule/default]"
 #: Has hosts of its own.
@@ -60,6 +63,20 @@ def scheduled(workers: int, tests: list[str]) -> tuple[FolderScheduling, list[Wo
     return scheduling, nodes
 
 
+def scope_of(test: str) -> str:
+    """Return what a test is scheduled with."""
+    return FolderScheduling.__new__(FolderScheduling)._split_scope(test)
+
+
+def running(workers: int, tests: list[str]) -> Iterator[list[str]]:
+    """Yield the tests that run at a time, one of each worker, until all are done."""
+    scheduling, nodes = scheduled(workers, tests)
+    while busy := [node for node in nodes if node.queue]:
+        yield [tests[node.queue[0]] for node in busy]
+        for node in busy:
+            scheduling.mark_test_complete(node, node.queue.pop(0))
+
+
 @pytest.mark.parametrize("workers", [2, 3, 4])
 def test_of_many_workers_two_have_hosts(workers: int) -> None:
     """While others have something else to do; every test is run once."""
@@ -68,18 +85,28 @@ def test_of_many_workers_two_have_hosts(workers: int) -> None:
     alike = ("container_runtime", "cuda_toolkit", "gpu_verify", "host_baseline", "nvidia_driver")
     tests += [ROLES.format(role) for role in (*alike, "kubernetes_node", "slurm")] + [SITE]
     tests += [f"tests/unit/test_a.py::test_{n}" for n in range(200)]
-    scheduling, nodes = scheduled(workers, tests)
-    ran: list[str] = []
     most = 0
-    while any(node.queue for node in nodes):
-        now = [scheduling._split_scope(tests[node.queue[0]]) for node in nodes if node.queue]
-        most = max(most, sum(scope.startswith(ON_HOSTS) for scope in now))
-        for node in nodes:
-            if node.queue:
-                ran.append(tests[node.queue.pop(0)])
-                scheduling.mark_test_complete(node, tests.index(ran[-1]))
+    ran = []
+    for now in running(workers, tests):
+        ran += now
+        most = max(most, sum(scope_of(test).startswith(ON_HOSTS) for test in now))
     assert sorted(ran) == sorted(tests)
     assert most == 2
+
+
+def test_no_control_plane_runs_beside_the_site() -> None:
+    """While there is something else to do; every test is run once."""
+    long = [f"tests/schedulers/test_a.py::test_{n}" for n in range(90)]
+    tests = [f"tests/site/test_a.py::test_{n}" for n in range(100)] + long
+    tests += [ROLES.format("slurm"), SITE]
+    tests += [f"tests/unit/test_a.py::test_{n}" for n in range(150)]
+    ran, beside = [], []
+    for now in running(2, tests):
+        ran += now
+        if any(test.startswith("tests/site/") for test in now):
+            beside += [test for test in now if scope_of(test).startswith(WITH_CONTROL_PLANE)]
+    assert sorted(ran) == sorted(tests)
+    assert beside == []
 
 
 def test_what_ended_a_worker_is_not_run_again() -> None:
