@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SEED = 20261121
 #: In the default layer: some of each kind, and this many at least.
-AT_LEAST = 300
+AT_LEAST = 150
 REFUSED = 3
 LOCK = b"# an older lock\nformat: 1\n"
 

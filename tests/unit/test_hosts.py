@@ -123,6 +123,19 @@ def test_create_command(cgroup: int, told: bool) -> None:
     assert ("--env SYSTEMD_PROC_CMDLINE=legacy " in line) is told
 
 
+@pytest.mark.parametrize(("name", "shares"), [("one", 16384), ("two", 4096)])
+def test_a_control_plane_has_more_of_the_processors(name: str, shares: int) -> None:
+    """Where hosts can lie beside other programs: in podman's own group all count as one program."""
+    read = description.parse(GOOD, FILE)
+
+    def line(*, flat: bool) -> str:
+        machine = containers.Machine(cgroup=1, nofile=20000, nproc=32768, flat=flat)
+        return " ".join(containers.create_command(read, read.host(name), "i:1", machine, {}))
+
+    assert f"--cgroup-parent / --cpu-shares {shares} " in line(flat=True)
+    assert "--cgroup-parent" not in line(flat=False)
+
+
 def test_spec_digest_follows_the_description_alone() -> None:
     def digest(text: str) -> str:
         read = description.parse(text, FILE)

@@ -25,16 +25,25 @@ LABEL = "io.bedplate.substrate"
 SPEC = "io.bedplate.spec"
 NOFILE = 1048576
 NPROC = 32768
+#: A host's share of the processors, by the kernel's weights; a group of programs has 1024.
+#: A control plane that starves loses its leases, and what starts anew then takes yet more.
+SHARES = {"control plane": 16 * 1024, "with GPUs": 4 * 1024}
+MANAGER = ["podman", "info", "--format", "{{.Host.CgroupManager}}"]
 NEVER_STARTED = ("configured", "created", "initialized")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What matters about the machine below: cgroup version and the limits it can pass on."""
+    """What matters about the machine below: cgroup version and the limits it can pass on.
+
+    `flat`: containers may lie at the top of the tree of cgroups. In podman's own group all hosts
+    together have the weight of one.
+    """
 
     cgroup: int
     nofile: int
     nproc: int
+    flat: bool = False
 
     @classmethod
     def here(cls) -> Machine:
@@ -44,6 +53,7 @@ class Machine:
             cgroup=2 if unified else 1,
             nofile=_limit(resource.RLIMIT_NOFILE, NOFILE),
             nproc=_limit(resource.RLIMIT_NPROC, NPROC),
+            flat=run(MANAGER).strip() == "cgroupfs",
         )
 
 
@@ -71,6 +81,9 @@ def create_command(
     command += ["--label", f"{SPEC}={spec_digest(description, host)}"]
     command += ["--network", description.network, "--ip", host.address, "--no-hosts"]
     command += ["--runtime", "runc", "--privileged", "--cgroupns=private", "--systemd=false"]
+    if machine.flat:
+        shares = SHARES["with GPUs" if host.gpus else "control plane"]
+        command += ["--cgroup-parent", "/", "--cpu-shares", str(shares)]
     command += ["--stop-signal", "SIGRTMIN+3", "--stop-timeout", "15", "--restart=always"]
     command += ["--env", "container=podman"]
     if machine.cgroup == 1:
