@@ -22,8 +22,9 @@ import requests
 from bedplate.accounting.store import NAMESPACE
 from bedplate.components.frameworks import hub_images, hub_objects
 from bedplate.components.schedulers.accounting_objects import objects
+from bedplate.components.schedulers.topology import HOST
 from bedplate.lock.claims import RESOURCE
-from bedplate.pods.hub import hours, magic, memory, node_use, push
+from bedplate.pods.hub import hours, magic, memory, node_use, placed, push
 from bedplate.pods.hub.node_use import USE
 from tests.frameworks.claims import (
     claimed,
@@ -707,6 +708,10 @@ def test_a_class_of_fifty_goes_through_five_shares_in_order(hub: RunningHub, thr
     eventually(lambda: Counter(crowd().values()) == wanted)
     eventually(lambda: set(pods(hub, "crowd")) == {f"jupyter-{one}" for one in CROWD})
     before = pods(hub, "crowd")
+    ready = [one for one in hub.plane.api.get("pods", "v1", "crowd") if "nodeName" in one["spec"]]
+    changed = [[of["manager"] for of in one["metadata"]["managedFields"]] for one in ready]
+    assert any(placed.MANAGER in managers for managers in changed), "all waited for Kueue's turn"
+    assert {one["spec"]["nodeSelector"][HOST] for one in ready} == {"pool-class-0"}
     hub.stop(signal.SIGKILL)
     hub.kueue.process.stop(signal.SIGKILL)
     hub.kueue.start(hub.kueue.lock)

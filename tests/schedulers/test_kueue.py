@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bedplate.components.schedulers.kueue import webhooks
-from bedplate.components.schedulers.kueue.objects import QUEUE_LABEL
+from bedplate.components.schedulers.kueue.objects import HUB_ACCOUNT, QUEUE_LABEL
 from tests.schedulers.api import Api, ApiError, eventually
 from tests.schedulers.kubelets import KubeletDouble
 from tests.schedulers.kueue import (
@@ -411,6 +411,10 @@ def test_only_the_queue_starts_what_waits(api: Api, kueue: RunningKueue) -> None
     with pytest.raises(ApiError) as refused:
         alice.patch(api.path("pods", "v1", "vision", "shell"), {"spec": {"schedulingGates": None}})
     assert "pod shell is not started by hand" in str(refused.value)
+    # The hub may let go what the queue has admitted, and nothing that waits.
+    hub = api.acting_as(HUB_ACCOUNT, "system:masters")
+    with pytest.raises(ApiError, match="pod shell is not started by hand"):
+        hub.patch(api.path("pods", "v1", "vision", "shell"), {"spec": {"schedulingGates": None}})
     assert {one["kind"] for one in alice.get("workloads", API, "vision")} <= {"Workload"}
     assert [one["metadata"]["name"] for one in alice.get("clusterqueues", API)] == [
         "audio",

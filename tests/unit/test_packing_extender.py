@@ -16,7 +16,7 @@ from bedplate.pods.packing.lease import VALID, Leadership
 from bedplate.pods.packing.quantities import milli, of_pod
 from bedplate.pods.packing.shares import RESOURCE, ShareError, request
 from bedplate.pods.packing.state import LABEL
-from bedplate.pods.packing.watching import Watched
+from bedplate.pods.watching import Watched
 from tests.schedulers.api import eventually
 
 if TYPE_CHECKING:

@@ -94,8 +94,8 @@ def files() -> dict[str, str]:
     """Return what is mounted into the hub: by the path below `bedplate`, its text."""
     package = Path(bedplate.pods.hub.__file__).parents[2]
     found = sorted([*package.glob("pods/hub/*.py"), *package.glob("pods/hub/pages/*.html")])
-    others = ("portable/__init__.py", "portable/quantities.py", "pods/__init__.py", "pods/api.py")
-    found += [package / name for name in others]
+    others = {"portable": ("__init__", "quantities"), "pods": ("__init__", "api", "watching")}
+    found += [package / room / f"{name}.py" for room, names in others.items() for name in names]
     return {str(path.relative_to(package)): path.read_text() for path in found}
 
 

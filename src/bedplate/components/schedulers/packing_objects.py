@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 #: What reads amounts, for hosts and pods alike.
-SHARED: Final = ("pods/api.py", "portable/quantities.py")
+SHARED: Final = ("pods/api.py", "pods/watching.py", "portable/quantities.py")
 RUNTIME_CLASS: Final = "nvidia"
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 HEALTH: Final = 10271

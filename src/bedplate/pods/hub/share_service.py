@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.pods.api import Access, Api, of_pod
-from bedplate.pods.hub import hours, notebook, person, push, shares
+from bedplate.pods.hub import hours, notebook, person, placed, push, shares
 from bedplate.pods.hub.courses import Course, Settings, settings
 
 if TYPE_CHECKING:
@@ -372,6 +372,8 @@ def main() -> None:
         refusal=lambda user, *write: push.refusal(known, user.name, user.groups, *write),
     )
     where = urllib.parse.urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
+    for course in known.courses:
+        placed.watch(cluster, course)
     # On a machine it listens where it is asked for; in a pod its name is the Service's.
     here = where.hostname if where.hostname in {"127.0.0.1", "localhost"} else ""
     prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]

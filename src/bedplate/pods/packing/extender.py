@@ -13,7 +13,7 @@ from bedplate.pods.api import ApiError
 from bedplate.pods.packing.quantities import of_pod
 from bedplate.pods.packing.shares import GPUS, RESOURCE, ShareError
 from bedplate.pods.packing.state import RefusalError, State
-from bedplate.pods.packing.watching import Watched
+from bedplate.pods.watching import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

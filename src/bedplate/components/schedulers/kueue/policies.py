@@ -23,12 +23,14 @@ from bedplate.components.schedulers.kueue import (
 from bedplate.components.schedulers.kueue.admission import BOTH, CREATE, NAMESPACE, UPDATE, policy
 from bedplate.components.schedulers.kueue.objects import (
     CONTROLLER,
+    HUB_ACCOUNT,
     JOB_CONTROLLER,
     QUEUE,
     QUEUE_LABEL,
     TEAM_LABEL,
     Object,
 )
+from bedplate.pods.hub import placed
 
 if TYPE_CHECKING:
     from bedplate.components.schedulers.kueue.args import QueuesArgs
@@ -155,12 +157,13 @@ def objects(args: QueuesArgs) -> list[Object]:
         ),
         *policy(
             "bedplate-queue-starts-pods",
-            "Only the queue lifts its hold of a pod.",
+            "Only the queue lifts its hold of a pod; the hub that of one whose node is chosen.",
             (("", "v1", ("pods",)),),
             UPDATE,
             {
                 f"{_by(CONTROLLER)} || {_gates('oldObject')}.all(gate, "
                 f"!gate.name.startsWith('{GATES}') || "
+                f"(gate.name == '{placed.GATE}' && {_by(HUB_ACCOUNT)}) || "
                 f"{_gates('object')}.exists(g, g.name == gate.name))": _by_hand(
                     "pod {object.metadata.name}", "a hold lifted by"
                 )
