@@ -123,7 +123,7 @@ def test_create_command(cgroup: int, told: bool) -> None:
     assert ("--env SYSTEMD_PROC_CMDLINE=legacy " in line) is told
 
 
-@pytest.mark.parametrize(("name", "shares"), [("one", 16384), ("two", 4096)])
+@pytest.mark.parametrize(("name", "shares"), [("one", 4096), ("two", 1024)])
 def test_a_control_plane_has_more_of_the_processors(name: str, shares: int) -> None:
     """Where hosts can lie beside other programs: in podman's own group all count as one program."""
     read = description.parse(GOOD, FILE)

@@ -27,7 +27,7 @@ NOFILE = 1048576
 NPROC = 32768
 #: A host's share of the processors, by the kernel's weights; a group of programs has 1024.
 #: A control plane that starves loses its leases, and what starts anew then takes yet more.
-SHARES = {"control plane": 16 * 1024, "with GPUs": 4 * 1024}
+SHARES = {"control plane": 4 * 1024, "with GPUs": 1024}
 MANAGER = ["podman", "info", "--format", "{{.Host.CgroupManager}}"]
 NEVER_STARTED = ("configured", "created", "initialized")
 
