@@ -132,8 +132,30 @@ def test_a_control_plane_has_more_of_the_processors(name: str, shares: int) -> N
         machine = containers.Machine(cgroup=1, nofile=20000, nproc=32768, flat=flat)
         return " ".join(containers.create_command(read, read.host(name), "i:1", machine, {}))
 
-    assert f"--cgroup-parent / --cpu-shares {shares} " in line(flat=True)
+    assert f"--cgroup-parent /bedplate-net-{name} --cpu-shares {shares} " in line(flat=True)
     assert "--cgroup-parent" not in line(flat=False)
+
+
+@pytest.mark.parametrize(
+    ("place", "weighed"), [("/bedplate-net-one 4096\n", ["4096"]), (" 0\n", []), ("/other 5\n", [])]
+)
+def test_a_hosts_group_has_its_weight_and_goes_with_it(
+    place: str, weighed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    monkeypatch.setattr(containers, "CGROUPS", tmp_path)
+    monkeypatch.setattr(containers, "run", lambda command, **_: place * ("inspect" in command))
+    monkeypatch.setattr(containers, "succeeds", lambda _: False)
+
+    containers.start("net-one")
+    assert [f.read_text() for f in tmp_path.glob("cpu/*/cpu.shares")] == weighed
+
+    for held in tmp_path.glob("cpu/*/cpu.shares"):
+        held.unlink()  # in a tree of cgroups such files go with their folder
+        (held.parent / "conmon").mkdir()
+    (tmp_path / "cpu/other").mkdir()
+    containers.remove("net-one")
+    assert [f.name for f in (tmp_path / "cpu").iterdir()] == ["other"]
 
 
 def test_spec_digest_follows_the_description_alone() -> None:

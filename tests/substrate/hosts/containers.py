@@ -10,6 +10,7 @@ import io
 import json
 import resource
 import tarfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ NPROC = 32768
 #: A host's share of the processors, by the kernel's weights; a group of programs has 1024.
 #: A control plane that starves loses its leases, and what starts anew then takes yet more.
 SHARES = {"control plane": 4 * 1024, "with GPUs": 1024}
+PLACE = "{{.HostConfig.CgroupParent}} {{.HostConfig.CpuShares}}"
+CGROUPS = Path("/sys/fs/cgroup")
 MANAGER = ["podman", "info", "--format", "{{.Host.CgroupManager}}"]
 NEVER_STARTED = ("configured", "created", "initialized")
 
@@ -36,8 +39,8 @@ NEVER_STARTED = ("configured", "created", "initialized")
 class Machine:
     """What matters about the machine below: cgroup version and the limits it can pass on.
 
-    `flat`: containers may lie at the top of the tree of cgroups. In podman's own group all hosts
-    together have the weight of one.
+    `flat`: hosts may have groups at the top of the tree of cgroups. In podman's own group all of
+    them together have the weight of one.
     """
 
     cgroup: int
@@ -53,7 +56,7 @@ class Machine:
             cgroup=2 if unified else 1,
             nofile=_limit(resource.RLIMIT_NOFILE, NOFILE),
             nproc=_limit(resource.RLIMIT_NPROC, NPROC),
-            flat=run(MANAGER).strip() == "cgroupfs",
+            flat=not unified and run(MANAGER).strip() == "cgroupfs",
         )
 
 
@@ -83,7 +86,7 @@ def create_command(
     command += ["--runtime", "runc", "--privileged", "--cgroupns=private", "--systemd=false"]
     if machine.flat:
         shares = SHARES["with GPUs" if host.gpus else "control plane"]
-        command += ["--cgroup-parent", "/", "--cpu-shares", str(shares)]
+        command += ["--cgroup-parent", group(name), "--cpu-shares", str(shares)]
     command += ["--stop-signal", "SIGRTMIN+3", "--stop-timeout", "15", "--restart=always"]
     command += ["--env", "container=podman"]
     if machine.cgroup == 1:
@@ -107,6 +110,15 @@ def spec_digest(description: Description, host: Host) -> str:
 def volume(container: str) -> str:
     """Return the name of the volume that is a host's /var."""
     return f"{container}-var"
+
+
+def group(container: str) -> str:
+    """Return the cgroup that a host's container lies in, at the top of the tree.
+
+    It is one below the top, because what the top hands on of cgroup v2 on a machine of both
+    versions would reach the container, and crun refuses to run on a host with that.
+    """
+    return f"/bedplate-{container}"
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,13 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def start(name: str) -> None:
-    """Start a container that exists."""
+    """Start a container that exists, with its group at the container's weight."""
+    found = run(["podman", "container", "inspect", "--format", PLACE, name])
+    parent, _, shares = found.strip().partition(" ")
+    if parent == group(name):
+        weighed = CGROUPS / "cpu" / parent[1:]
+        weighed.mkdir(exist_ok=True)
+        (weighed / "cpu.shares").write_text(shares)
     run(["podman", "start", name], fix=f"see 'podman logs {name}'")
 
 
@@ -188,3 +206,8 @@ def remove(name: str) -> None:
         run(["podman", "rm", "--force", "--time", "0", "--volumes", name])
     if succeeds(["podman", "volume", "exists", volume(name)]):
         run(["podman", "volume", "rm", volume(name)])
+    for parent in CGROUPS.glob(f"*{group(name)}"):
+        # Podman leaves a group that it was given, and in it one for what watches the container.
+        for folder in (*parent.glob("*/"), parent):
+            with suppress(OSError):  # gone already, or by itself in a moment
+                folder.rmdir()
