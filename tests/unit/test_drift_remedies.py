@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from bedplate.common.evidence_file import Check, Result
+from bedplate.common.parts import PARTS, among, answering
 from bedplate.evidence import drift
 
 if TYPE_CHECKING:
@@ -18,31 +19,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOKS = ROOT / "playbooks"
-#: The role that answers for an area of evidence, where it is not called as the area.
-ROLES = {
-    "baseline": "host_baseline",
-    "cdi": "nvidia_container_toolkit",
-    "cuda": "cuda_toolkit",
-    "devices": "nvidia_container_toolkit",
-    "dra": "nvidia_dra_driver",
-    "driver": "nvidia_driver",
-    "fabric": "nvidia_fabric",
-    "hpc": "hpc_tools",
-    "kernel": "host_baseline",
-    "kubelet": "kubernetes_node",
-    "licence": "gpu_passthrough",
-    "passthrough": "gpu_passthrough",
-    "plugin": "nvidia_device_plugin",
-    "rdma": "rdma",
-    "runtime": "container_runtime",
-    "sharing": "gpu_sharing",
-    "slurm": "slurm",
-    "toolkit": "nvidia_container_toolkit",
-}
+WAITING = {part.role for part in PARTS if part.waits}
 #: Entry points of roles that only read, and those that take away.
 READS = {"validate", "part", "host", "verify", "withdraw", "remove"}
-#: Areas that no one role answers for.
-OTHERS = {"certificates", "gpu", "health", "updates", "compute", "isolation", "owned"}
 #: Names that evidence puts together.
 MADE = {
     "runtime.": ["active", "enabled"],
@@ -66,18 +45,13 @@ def reported() -> list[str]:
                 starts |= {s for s in [str(node.values[0].value)] if _START.fullmatch(s)}
             elif isinstance(node, ast.Constant) and _ID.fullmatch(str(node.value)):
                 found.add(str(node.value))
-    found = {one for one in found if one.partition(".")[0] in {*ROLES, *OTHERS}}
-    assert starts & {f"{area}." for area in {*ROLES, *OTHERS}} == set(MADE)
+    areas = {"owned", *(area for part in PARTS for area in part.areas)}
+    found = {one for one in found if one.partition(".")[0] in areas}
+    assert starts & {f"{area}." for area in areas} == set(MADE)
     return sorted(found | {start + end for start, ends in MADE.items() for end in ends})
 
 
 IDS = reported()
-
-
-def role_of(check_id: str) -> str:
-    """Return the role that brings what a check looks at; empty where there is none."""
-    area, _, part = check_id.partition(".")
-    return part if area == "owned" else ROLES.get(area, "")
 
 
 def remedy(check_id: str, *, joined: bool = False, slurm: bool = False) -> str:
@@ -129,28 +103,24 @@ def test_roles_that_hold_are_those_that_the_upgrade_asks() -> None:
         text = "\n".join(path.read_text() for path in role.glob("tasks/*.yml"))
         if any(re.search(rf"(register: |^ +){a}\b", text, re.MULTILINE) for a in answers):
             holding.add(role.name)
-    assert set(drift.HOLDING) == holding
-    assert {(role, ROLES[area]) for role, areas in drift.HOLDING.items() for area in areas} == {
-        (role, role) for role, areas in drift.HOLDING.items() if areas
-    }
+    assert holding == WAITING
 
 
 @pytest.mark.parametrize("check_id", IDS)
 def test_a_cluster_node_is_sent_to_the_upgrade_for_what_its_roles_hold(check_id: str) -> None:
-    area, role = check_id.partition(".")[0], role_of(check_id)
+    part = answering(check_id)
     found = remedy(check_id, joined=True)
     if not found:
         assert not remedy(check_id) or check_id == "kubelet.version"
         return
-    at_once = check_id in drift.AT_ONCE or (area in {"cdi", "devices"})
-    assert (found == "upgrade") == (role in drift.HOLDING and not at_once)
-    if role in REACHED["site"]:
-        assert role in REACHED[found]
+    assert (found == "upgrade") == (part.waits and not among(check_id, part.at_once))
+    if part.role in REACHED["site"]:
+        assert part.role in REACHED[found]
 
 
 @pytest.mark.parametrize("check_id", IDS)
 def test_what_is_proposed_is_a_playbook_that_has_the_role(check_id: str) -> None:
-    role = role_of(check_id)
+    role = answering(check_id).role
     for slurm in (False, True):
         found = remedy(check_id, slurm=slurm)
         if found and role in REACHED["site"]:
@@ -161,7 +131,7 @@ def test_a_node_of_slurm_is_drained_for_what_its_playbook_keeps() -> None:
     stack = yaml.safe_load((PLAYBOOKS / "tasks/nvidia_stack.yml").read_text())
     (kept,) = (task for task in stack if "__bedplate_keeps_driver" in str(task.get("when")))
     roles = {role for role, _ in _of_task(PLAYBOOKS / "tasks/x.yml", kept, frozenset())}
-    drained = {role_of(one) for one in IDS if remedy(one, slurm=True) == "slurm"}
+    drained = {answering(one).role for one in IDS if remedy(one, slurm=True) == "slurm"}
     assert drained == {"nvidia_driver", "nvidia_fabric"} <= roles
 
 
@@ -173,8 +143,8 @@ def test_the_upgrade_changes_what_the_roles_hold_wherever_it_calls_them() -> Non
         *_of_task(PLAYBOOKS / "upgrade.yml", control, frozenset()),
         *((role, given) for role, given in tasks_of(exchange)),
     ]
-    held = [(role, given) for role, given in calls if role in drift.HOLDING]
-    assert {role for role, _ in held} == set(drift.HOLDING)
+    held = [(role, given) for role, given in calls if role in WAITING]
+    assert {role for role, _ in held} == WAITING
     assert not [role for role, given in held if f"{role}_change_joined" not in given]
 
 

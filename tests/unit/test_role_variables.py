@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bedplate.common import parts
 from bedplate.site import role_variables
 from bedplate.site.model import KEYS
 from bedplate.site.places import Place
@@ -71,11 +72,11 @@ def test_every_variable_that_the_plan_decides_has_a_role_and_a_setting() -> None
     """What the messages rely on in this tree: otherwise a refusal would be a traceback."""
     roles = {role_variables.role_of(name) for name in role_variables.decided()}
     assert roles
-    assert roles <= set(role_variables.SETTINGS)
+    assert roles <= set(parts.BY_ROLE)
     named = {
         word.split(".")[0]
-        for setting in role_variables.SETTINGS.values()
-        for word in setting.split()
+        for part in parts.PARTS
+        for word in part.setting.split()
         if word.startswith("bedplate_")
     }
     assert named <= set(KEYS)

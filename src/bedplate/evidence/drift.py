@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bedplate.common import parts
 from bedplate.common.evidence_file import (
     Check,
     Evidence,
@@ -26,85 +27,9 @@ if TYPE_CHECKING:
 
 #: Checks that say that the host itself could not be looked at.
 UNSEEN = {"host.reachable": "could not be reached", "host.read": "could not be read"}
-#: Roles that leave what disturbs workload on a cluster node until the upgrade has drained it, each
-#: with the areas of evidence that it answers for. The upgrade does what they do at once as well.
-HOLDING: Mapping[str, tuple[str, ...]] = {
-    "host_proxy": (),
-    "nvidia_driver": ("driver",),
-    "nvidia_fabric": ("fabric",),
-    "gpu_sharing": ("sharing",),
-    "rdma": ("rdma",),
-    "container_runtime": ("runtime",),
-    "nvidia_container_toolkit": ("toolkit",),
-    "nvidia_device_plugin": ("plugin",),
-    "nvidia_dra_driver": ("dra",),
-    "kubernetes_node": (),
-}
-#: What these roles do on nodes at once: it disturbs nobody.
-AT_ONCE = {
-    "driver.device_nodes",
-    "driver.held",
-    "driver.persistence",
-    "fabric.held",
-    "rdma.gpudirect",
-    "rdma.nccl",
-    "rdma.pod_devices",
-    "runtime.held",
-}
-#: What a node of Slurm keeps until slurm.yml may drain it.
-HELD_IN_SLURM = (
-    "driver.packages",
-    "driver.loaded_version",
-    "driver.flavour",
-    "driver.kept",
-    "driver.library",
-    "driver.options",
-    "fabric.foreign",
-    "fabric.packages",
-    "fabric.version",
-)
-#: What no playbook can mend: the check's own text says what to do.
-BY_HAND = (
-    "driver.kernel",
-    "baseline.clock",
-    "baseline.headers",
-    "baseline.later_files",
-    "baseline.secure_boot",
-    "baseline.signing_key",
-    "certificates.authorities",
-    "updates.",
-    "health.",
-    "gpu.",
-    "passthrough.iommu",
-    "passthrough.groups",
-    "cuda.driver_library",
-    "dra.devices",
-    "dra.taints",
-    "hpc.mpi",
-    "rdma.devices",
-    "rdma.ports",
-    "rdma.roce",
-    "licence.service",
-    "licence.status",
-    "sharing.mps_limits",
-    "sharing.mps_memory",
-    "cdi.other_files",
-)
-#: The same, by whole names: a node that its user has drained, a kernel that wants a reboot, and a
-#: daemon of MPS that is not the device plugin's.
-BY_HAND_ONLY = {"slurm.node", "baseline.kernel", "sharing.mps"}
 SLURM = "slurm"
 #: Whom `playbooks/drift.yml` looks at.
 GROUPS = {"control_plane", "gpu_pools", "workers", "hypervisors", SLURM}
-AFTER_REBOOT = ("driver.loaded_version", "driver.nouveau")
-#: The same on a node, of either scheduler: its workload goes first, one node after the other.
-AFTER_REBOOT_OF_NODES = ("driver.nouveau",)
-#: The same on hypervisors, whose guests go down with them: it is proposed, and never done.
-AFTER_REBOOT_OF_HYPERVISORS = (
-    "passthrough.arguments",
-    "passthrough.bound",
-    "passthrough.manager",
-)
 #: The playbook that a check names, which does not know what else the host is.
 _AGAIN = "bedplate.gpu.site"
 _PLAY = "ansible-playbook -i {site} bedplate.gpu."
@@ -121,6 +46,8 @@ REMEDIES = {
     "slurm, rebooting": _PLAY
     + "slurm --limit {hosts} -e slurm_change_nodes=true -e nvidia_driver_reboot_allowed=true",
 }
+#: The remedy for a role's reboots that ends more than the host.
+REBOOTS = {"gpu_passthrough": "site, rebooting hypervisors"}
 #: Remedies that make up for a plainer one.
 MORE = {
     "site": ("site, rebooting", "site, rebooting hypervisors", "slurm", "slurm, rebooting"),
@@ -167,33 +94,25 @@ class HostDrift:
         return {"state": self.state, "checked": self.checked, "reason": self.unknown}
 
 
-def _held(check_id: str) -> bool:
-    """Return whether a role leaves this alone on a cluster node until it is drained."""
-    area, _, part = check_id.partition(".")
-    if area == "owned":
-        return part in HOLDING
-    return check_id not in AT_ONCE and any(area in areas for areas in HOLDING.values())
-
-
 def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
-    if check.id.startswith(BY_HAND) or check.id in BY_HAND_ONLY:
+    part = parts.answering(check.id)
+    if parts.among(check.id, part.by_hand) or (joined and check.id == "kubelet.version"):
         return ""
     if check.id.startswith("certificates."):
         return "certificates"
-    if slurm and check.id in AFTER_REBOOT_OF_NODES:
-        return "slurm, rebooting"
-    if slurm and check.id.startswith(HELD_IN_SLURM):
+    # Workload goes first on a node, of either scheduler, one node after the other.
+    drains = "slurm" if slurm else "upgrade" if joined else ""
+    if drains and check.id in part.reboots_drained:
+        return f"{drains}, rebooting"
+    if slurm and check.id in part.waits_in_slurm:
         return "slurm"
-    if joined and check.id == "kubelet.version":
-        return ""
-    if joined and check.id in AFTER_REBOOT_OF_NODES:
-        return "upgrade, rebooting"
-    if joined and _held(check.id):
+    if joined and part.waits and not parts.among(check.id, part.at_once):
         return "upgrade"
-    if check.id in AFTER_REBOOT_OF_HYPERVISORS:
-        return "site, rebooting hypervisors"
-    return "site, rebooting" if check.id in AFTER_REBOOT else "site"
+    if check.id in (*part.reboots, *part.reboots_drained):
+        # That of hypervisors is proposed, and never done.
+        return REBOOTS.get(part.role, "site, rebooting")
+    return "site"
 
 
 def _newest(found: Iterable[Evidence]) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bedplate.common.parts import DRAINED, EFFECTS, FREED, KEPT, OF_GPUS
 from bedplate.lock import content_of
 from bedplate.lock.sharing_line import layout_text
 from bedplate.site.site import NODES, POOLS, SLURM
@@ -14,35 +15,13 @@ if TYPE_CHECKING:
 
     from bedplate.lock import Lock
 
-#: What changing a component does to a host that carries workloads.
-DRAINED, REBOOTED, KEPT = "drained", "rebooted", "refused where the cluster runs"
-EFFECTS: Mapping[str, tuple[str, ...]] = {
-    "os": (DRAINED, REBOOTED),
-    "kind": (DRAINED, REBOOTED),
-    "kernel": (DRAINED, REBOOTED),
-    "nvidia_driver": (DRAINED, REBOOTED),
-    "nvidia_fabric": (DRAINED,),
-    "accelerator": (DRAINED, REBOOTED),
-    "sharing": (DRAINED,),
-    "rdma": (DRAINED, REBOOTED),
-    "kubernetes": (KEPT,),
-    "nvidia_container_toolkit": (DRAINED,),
-    "nvidia_dra_driver": (DRAINED,),
-    "containerd": (DRAINED,),
-    "cri_o": (DRAINED,),
-    "docker": (DRAINED,),
-    "runc": (DRAINED,),
-}
 #: A node keeps the one of these that it has joined with, in any version.
 OF_KUBELET = {"containerd", "cri_o"}
 #: The same where Docker's users have the containers: nothing drains them.
 ENDED, UNTIL_RESET = "refused while containers use it", "as it is until bedplate.gpu.reset"
-FREED = {"nvidia_driver", "nvidia_fabric", "sharing", "docker"}
 #: Parts of a lock that are no component of a host.
 NOT_ON_HOSTS = {"gpu", "expects", "not_yet", "secure_boot", "addons", "etcd", "coredns"}
 WORDS_OF_MODES = {"memory", "compute"}
-#: Parts of a cluster that only hosts with GPUs have.
-OF_GPUS = {"nvidia_container_toolkit", "nvidia_device_plugin", "nvidia_dra_driver", "podman"}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from bedplate.common import reading_yaml, shipped
 from bedplate.common.errors import Problem, in_order
 from bedplate.common.nearest import nearest
+from bedplate.common.parts import BY_ROLE
 from bedplate.site.positions import Positions, is_constant
 from bedplate.site.values import HIDDEN, shown
 
@@ -25,29 +26,6 @@ if TYPE_CHECKING:
 
 #: What gives roles those variables that the plan decides.
 OWNERS = ("from_lock.yml", "access.yml")
-#: The setting that decides a role's variables of the lock.
-SETTINGS = {
-    "host_proxy": "bedplate_proxy",
-    "host_baseline": "bedplate_host",
-    "package_mirror": "bedplate_sources",
-    "nvidia_driver": "bedplate_driver or bedplate_pins.nvidia_driver",
-    "nvidia_fabric": "",
-    "cuda_toolkit": "bedplate_cuda",
-    "rdma": "bedplate_rdma",
-    "rdma_device_plugin": "bedplate_rdma.pods",
-    "hpc_tools": "bedplate_hpc_tools",
-    "gpu_sharing": "bedplate_sharing",
-    "gpu_passthrough": "bedplate_passthrough or bedplate_guests",
-    "slurm": "",
-    "container_runtime": "bedplate_container_runtime or bedplate_sources or "
-    "bedplate_pins.containerd",
-    "nvidia_container_toolkit": "bedplate_pins.nvidia_container_toolkit",
-    "kubernetes_node": "bedplate_kubernetes or bedplate_container_runtime",
-    "control_plane_endpoint": "bedplate_kubernetes.endpoint and endpoint_by",
-    "nvidia_device_plugin": "bedplate_sharing or bedplate_pins.nvidia_device_plugin",
-    "nvidia_dra_driver": "bedplate_sharing",
-    "gpu_verify": "",
-}
 TYPES = {
     "bool": "true or false",
     "int": "a whole number",
@@ -148,7 +126,7 @@ def problem(name: str, value: object, place: Place | None) -> Problem | None:
 
 
 def _remove(role: str) -> str:
-    setting = SETTINGS[role] or "none: it follows from the other settings"
+    setting = BY_ROLE[role].setting or "none: it follows from the other settings"
     return f"remove it; the setting for it is {setting}"
 
 
