@@ -11,7 +11,8 @@ description:
   - Refuses a site without a lock, and a site whose settings or facts have changed since, with the
     difference.
   - What was checked once is kept in C(SITE/.bedplate/) until a file of the site changes, so that a
-    play over many hosts resolves once.
+    play over many hosts resolves once. Where an inventory is a program or has lookups, it is kept
+    for the run.
 options:
   _terms:
     description: The site's directory, usually C(inventory_dir).

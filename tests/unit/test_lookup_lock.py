@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,25 +96,47 @@ def test_a_kept_answer_imports_nothing_that_checks(site: Path) -> None:
 ASKS = """#!{python}
 import json, pathlib
 count = int(pathlib.Path({elsewhere!r}).read_text())
+with open({asked!r}, "a") as asked:
+    asked.write("asked\\n")
 hosts = {{"new1": {{"ansible_host": "10.213.0.99"}}}} if count else {{}}
 group = {{"hosts": list(hosts)}}
 print(json.dumps({{"pool_train": group, "_meta": {{"hostvars": hosts}}}}))
 """
+#: As a run of Ansible's: a program whose workers ask one after the other.
+RUN = """
+import multiprocessing, sys
+from pathlib import Path
+from bedplate.components.locked_site import locked_site
+started = multiprocessing.get_context("fork")
+for _ in range(int(sys.argv[2])):
+    worker = started.Process(target=locked_site, args=(Path(sys.argv[1]),))
+    worker.start()
+    worker.join()
+sys.exit(worker.exitcode)
+"""
 
 
-def test_a_program_is_asked_again_by_every_process(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
+def test_a_program_is_asked_once_by_each_run(site: Path, tmp_path: Path) -> None:
+    """By each of its workers it would cost seconds for each task of each host."""
+    elsewhere, asked = tmp_path / "elsewhere", tmp_path / "asked"
     elsewhere.write_text("0")
     program = site / "more"
-    program.write_text(ASKS.format(python=sys.executable, elsewhere=str(elsewhere)))
+    program.write_text(
+        ASKS.format(python=sys.executable, elsewhere=str(elsewhere), asked=str(asked))
+    )
     program.chmod(0o755)
-    locked_site(site)
+
+    def run(workers: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", RUN, site, str(workers)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    first = run(1)
+    assert first.returncode == 0, first.stderr
+    once = asked.read_text()
+    assert run(3).returncode == 0
+    assert asked.read_text() == 2 * once
     elsewhere.write_text("1")  # no file of the site changes
-    monkeypatch.setattr(module, "_known", {})  # as in another process
-    with pytest.raises(LockError, match="new1 is new"):
-        locked_site(site)
+    assert "new1 is new" in run(1).stderr
 
 
 @pytest.mark.parametrize(
@@ -124,12 +147,20 @@ def test_a_program_is_asked_again_by_every_process(
         ("group_vars/all/more.yml", "more: \"{{ lookup('env', 'HOME') }}\"\n", False),
     ],
 )
-def test_what_comes_from_elsewhere_is_not_kept(
-    site: Path, name: str, text: str, kept: bool
+def test_what_comes_from_elsewhere_is_kept_for_the_run(
+    site: Path, name: str, text: str, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (site / name).write_text(text)
-    locked_site(site)
-    assert (site / ".bedplate" / module.CACHE).exists() == kept
+    checks = count()
+    monkeypatch.setattr(module, "_checked", lambda _: {"check": next(checks)})
+
+    def asked(run: str) -> int:
+        monkeypatch.setattr(module, "_run", lambda: run)
+        return int(locked_site(site)["check"])
+
+    assert [asked("one"), asked("one"), asked("another")] == [0, 0, 0 if kept else 1]
+    if not kept:  # a system that does not say which run it is
+        assert [asked(""), asked("")] == [2, 3]
 
 
 @pytest.mark.parametrize("name", ["common/new.py", "resolver/rules.lp", "catalogue/facts/gpu.yml"])

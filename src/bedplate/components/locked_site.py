@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 from contextlib import suppress
@@ -31,7 +32,6 @@ OF_ANSIBLE = (
     "ANSIBLE_SSH",
     "ANSIBLE_TRANSPORT",
 )
-_known: dict[str, tuple[str, dict[str, Any]]] = {}
 
 
 def locked_site(site: Path) -> dict[str, Any]:
@@ -40,30 +40,42 @@ def locked_site(site: Path) -> dict[str, Any]:
     Raises LockError if it or the bill is missing or out of date, or no packages are in its mirror.
 
     Plays ask for it in every task of every host, each in a process of its own: what was checked
-    once is kept in memory, and below the site under a digest of the files that it came from. That
-    is read without importing what checks it, which costs fifty times as much as the reading. A
-    site whose inventory comes from elsewhere is asked anew in each process: its files do not tell.
+    once is kept below the site under a digest of the files that it came from. That is read without
+    importing what checks it, which costs fifty times as much as the reading. A site whose inventory
+    comes from elsewhere is asked anew by each run: its files do not tell, and a run that has begun
+    goes on with the inventory that it has read.
     """
     fingerprint, dynamic = _looked_at(site)
-    key = str(site.resolve())
-    if key in _known and _known[key][0] == fingerprint:
-        return _known[key][1]
     if dynamic:
-        found = _checked(site)
-        _known[key] = (fingerprint, found)
-        return found
+        run = _run()
+        if not run:
+            return _checked(site)
+        fingerprint += f" {run}"
     cache = site / ".bedplate" / CACHE
     try:
         kept = json.loads(reading.content(cache))
         if kept["of"] == fingerprint:
-            _known[key] = (fingerprint, kept["lock"])
-            return _known[key][1]
+            return dict(kept["lock"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass  # not there, or not ours: it is made anew below
     found = _checked(site)
-    _known[key] = (fingerprint, found)
     _keep(cache, {"of": fingerprint, "lock": found})
     return found
+
+
+def _run() -> str:
+    """Name the run that asks, by its program: Ansible's workers are processes that it began.
+
+    Empty where the system does not say when a program began: its number alone may come again.
+    """
+    begun_by = multiprocessing.parent_process()
+    pid = os.getpid() if begun_by is None else begun_by.pid
+    try:
+        # After the name, which may hold anything: proc_pid_stat(5).
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{pid} {fields[19]}"
 
 
 def _looked_at(site: Path) -> tuple[str, bool]:
