@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from bedplate.lock import Lock
 
 CACHE = "locked-site.json"
-#: What of this package an answer depends on.
-OF_THE_PACKAGE = ("**/*.py", "resolver/*.lp", "catalogue/facts/*.yml")
+#: What of this package an answer depends on: code, rules and facts.
+OF_THE_PACKAGE = (".py", ".lp", ".yml")
 #: The configuration of an inventory plugin, and values that a template fetches.
 ELSEWHERE = re.compile(rb"""^\s*["']?plugin["']?\s*:|\b(lookup|query|q)\s*\(""", re.MULTILINE)
 #: Settings of Ansible by which hosts are reached, in the environment.
@@ -86,11 +86,14 @@ def _looked_at(site: Path) -> tuple[str, bool]:
     """
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
-    for pattern in OF_THE_PACKAGE:
-        for path in sorted(package.glob(pattern)):
-            status = path.stat()
-            times = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
-            digest.update(f"{path} {times} {status.st_size}\n".encode())
+    # By names alone: paths of pathlib would take five times as long, in each task of each host.
+    for folder, below, names in os.walk(package):
+        below.sort()
+        for name in sorted(names):
+            if name.endswith(OF_THE_PACKAGE):
+                status = os.stat(f"{folder}/{name}")  # noqa: PTH116
+                times = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
+                digest.update(f"{folder}/{name} {times} {status.st_size}\n".encode())
     for path in (lock_path(site), site / BILL, site / PACKAGES, *_configurations()):
         _add(digest, path)
     dynamic = False
