@@ -156,6 +156,10 @@ options:
     description: What role gpu_sharing keeps, by the names of its variables less their prefix.
     type: dict
     default: {}
+  slurm:
+    description: The host's part in Slurm, as role slurm says it. Empty skips the area V(slurm).
+    type: dict
+    default: {}
   passthrough:
     description: What role gpu_passthrough keeps, by the names of its variables less their prefix.
     type: dict
