@@ -12,20 +12,13 @@ description:
   - Writes no repository address, so a mirror that the user chose stays the mirror.
   - Changes nothing where packages come from the site's mirror (M(bedplate.gpu.mirror_sources)).
   - Does not fetch the index. M(bedplate.gpu.debian_packages) does, when it needs to.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   components:
     description: Components that must be offered.
     type: list
     elements: str
     required: true
-attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
-  diff_mode:
-    description: Shows the files before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,6 +15,7 @@ description:
     the archive's digest and its files' size, time and mode, so that a second run needs no network
     and notices a changed program.
   - Proxies are taken from the environment (C(http_proxy), C(https_proxy), C(no_proxy)).
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   archives:
     description: The archives to have.
@@ -78,15 +79,11 @@ options:
       in RV(pending), and so are complete folders of another archive. Links that are absent are
       set all the same.
     type: path
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Says what would change, without network and without writing.
-    support: full
   diff_mode:
     description: Shows each folder and link that changes.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,6 +15,7 @@ description:
   - Removes an additional CDI specification that the unit of NVIDIA's packages has written.
   - Asks C(nvidia-ctk cdi generate) what it would write now, and writes it if it differs from what
     is there. So a change of driver, GPUs or MIG layout is noticed, and an edited file is fixed.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   path:
     description: The specification.
@@ -24,15 +25,9 @@ options:
     description: The nvidia-cdi-hook that containers are to use, as a path that survives upgrades.
     type: path
     default: /usr/local/bin/nvidia-cdi-hook
-author:
-  - The Bedplate authors
 attributes:
-  check_mode:
-    description: Says what would change, without writing.
-    support: full
   diff_mode:
     description: Shows the specification before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -11,11 +11,7 @@ description:
     role variable. Both are refused, with the setting or the name to use instead, and so is a value
     of a type that the role does not take. C(bedplate plan) refuses the same.
   - One task checks all hosts of the play, on the control side. No host is contacted.
-author: [The Bedplate authors]
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
+extends_documentation_fragment: [bedplate.gpu.common.reads]
 """
 
 EXAMPLES = r"""

@@ -11,7 +11,7 @@ description:
   - Where there is no cluster yet, its one check is skipped with that reason.
   - The action plugin of the same name writes C(cluster.json) on the control side and fails with all
     failed checks. Evidence never counts as a change.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads, bedplate.gpu.common.lock_digest]
 options:
   name:
     description: The cluster's name in messages and evidence.
@@ -29,14 +29,9 @@ options:
     description: How long a check that fails is looked at again before it counts as failed.
     type: int
     default: 0
-  lock_digest:
-    description: The digest of the lock that the cluster is checked against.
-    type: str
-    default: ""
 attributes:
   check_mode:
     description: It only reads, and writes no evidence in check mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -12,7 +12,7 @@ description:
     so that one which the user cordoned stays so.
   - A name that the cluster does not know is refused where workload would be disturbed, and
     otherwise left alone.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   name:
     description: The node's name.
@@ -53,10 +53,8 @@ options:
 attributes:
   check_mode:
     description: Says what would change, by what the API says now. It does not wait.
-    support: full
   diff_mode:
     description: Shows whether the node takes pods, before and after.
-    support: full
 """
 
 EXAMPLES = r"""

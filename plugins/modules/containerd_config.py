@@ -18,6 +18,7 @@ description:
   - Fails, writing nothing, where the user's file cannot serve. It may switch off the interface that
     kubelet talks to, be of a version that containerd no longer reads, or have another way to
     registries than O(config_path).
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   path:
     description: The main configuration.
@@ -52,15 +53,9 @@ options:
     description: If this file exists, a configuration that would change is left alone and reported
       in RV(pending).
     type: path
-author:
-  - The Bedplate authors
 attributes:
-  check_mode:
-    description: Says what would change, without writing.
-    support: full
   diff_mode:
     description: Shows the text before and after; of a user's file, the lines that change.
-    support: full
 """
 
 EXAMPLES = r"""

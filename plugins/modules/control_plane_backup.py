@@ -11,7 +11,7 @@ description:
     the cluster's authorities and kubeadm's configuration into one file, which is encrypted with
     C(openssl cms) for the owner of a certificate.
   - The file is C(/var/lib/bedplate/backup.cms) until the next one. Nothing else stays on the host.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   certificate:
     description: The certificate, in PEM. Only who has its key can read the backup.
@@ -20,7 +20,6 @@ options:
 attributes:
   check_mode:
     description: Writes nothing.
-    support: full
   diff_mode:
     description: There is no text to show.
     support: none

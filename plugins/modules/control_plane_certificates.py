@@ -16,7 +16,7 @@ description:
   - A control plane whose API server did not answer before is not waited for. Its etcd may need the
     others, whose certificates have ended too.
   - A host without an API server is left alone.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   days:
     description: Certificates that are good for fewer days are renewed.
@@ -33,10 +33,8 @@ options:
 attributes:
   check_mode:
     description: Says what would be renewed and restarted.
-    support: full
   diff_mode:
     description: Shows the certificates that are renewed, with their ends.
-    support: full
 """
 
 EXAMPLES = r"""

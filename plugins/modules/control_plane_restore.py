@@ -12,7 +12,7 @@ description:
   - A host that is a member of a cluster is refused, and so is another cluster's backup, or one of
     another version of Kubernetes.
   - A run that was cut off is begun again, or completed where the API server answers already.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   archive:
     description: The decrypted backup on the host.
@@ -48,7 +48,6 @@ options:
 attributes:
   check_mode:
     description: Says only that it would be restored.
-    support: full
   diff_mode:
     description: There is no text to show.
     support: none

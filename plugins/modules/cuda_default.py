@@ -11,19 +11,15 @@ description:
   - Refuses a folder or an unmanaged link in that place.
   - Has the loader read its folders again where the link, or the role's own file with its folder, is
     newer than what it knows.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   version:
     description: The toolkit, as V(12.9) or V(12.9.1).
     type: str
     required: true
 attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
   diff_mode:
     description: Shows where the link leads before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -13,7 +13,7 @@ description:
   - Installs, upgrades, downgrades and removes in one apt transaction, and refuses one that would
     remove anything beyond O(remove).
   - Holds the packages, so that unattended upgrades leave them alone.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.lock_timeout]
 options:
   packages:
     description: Version by package name. V(20.10.24*) takes every version that begins so.
@@ -64,19 +64,13 @@ options:
     description: Whether apt's index is fetched before anything is installed, whatever it knows.
     type: bool
     default: false
-  lock_timeout:
-    description: Seconds to wait for another package manager.
-    type: int
-    default: 600
 attributes:
   check_mode:
     description:
       - Says what would change, by what is installed. A change that would remove too much is refused
         where the host's index knows the requested versions; it is not fetched.
-    support: full
   diff_mode:
     description: Shows versions and holds before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -14,13 +14,9 @@ description:
   - Lets systemd know of the NVIDIA devices of containers that run, where it does not. They were
     started without the links, and would lose their GPUs, or have lost them already. They go on
     running, and have what their runtime gave them.
+extends_documentation_fragment: [bedplate.gpu.common]
 options: {}
-author:
-  - The Bedplate authors
 attributes:
-  check_mode:
-    description: Says what would change, without changing it.
-    support: full
   diff_mode:
     description: There is no text to show.
     support: none

@@ -13,12 +13,8 @@ description:
   - The action plugin of the same name adds the host's groups and the settings that say what it is,
     with their places. A host that cannot be reached or read is an answer too, so that the play goes
     on; M(bedplate.gpu.discover_report) makes it a failure in the end.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads]
 options: {}
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -12,7 +12,7 @@ description:
     proposed pool below C(pools/). Ansible reads no inventory there.
   - What an earlier run read of hosts that this one leaves out still counts for the proposals.
   - Runs on the control side. No host is contacted, and check mode writes nothing.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads]
 options:
   site:
     description: The site's directory.
@@ -30,7 +30,6 @@ options:
 attributes:
   check_mode:
     description: It writes nothing then.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -16,7 +16,7 @@ description:
   - Installs, upgrades, downgrades and removes in one dnf transaction, and refuses one that would
     remove anything beyond O(remove).
   - Holds packages with dnf's versionlock plugin, and installs that where it is missing.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.lock_timeout]
 options:
   packages:
     description: Version by package name, as C(epoch:version-release).
@@ -47,17 +47,11 @@ options:
     description: The package that brings the versionlock plugin.
     type: str
     default: python3-dnf-plugin-versionlock
-  lock_timeout:
-    description: Seconds to wait for another package manager.
-    type: int
-    default: 600
 attributes:
   check_mode:
     description: Says what would change, by what is installed. dnf itself is not asked.
-    support: full
   diff_mode:
     description: Shows versions and holds before and after.
-    support: full
 """
 
 EXAMPLES = r"""

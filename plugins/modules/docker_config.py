@@ -15,6 +15,7 @@ description:
     C(.before-bedplate), readable for the same.
   - What an earlier call has added, and this one does not name, is taken out again.
   - Fails, writing nothing, where the file is not JSON.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   settings:
     description: The keys to have.
@@ -29,15 +30,9 @@ options:
   hold_if_exists:
     description: If this file exists, keys that differ are left alone and reported in RV(pending).
     type: path
-author:
-  - The Bedplate authors
 attributes:
-  check_mode:
-    description: Says what would change, without writing.
-    support: full
   diff_mode:
     description: Shows the keys of O(settings), and those taken out, before and after; no others.
-    support: full
 """
 
 EXAMPLES = r"""

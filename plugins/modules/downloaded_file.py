@@ -13,6 +13,7 @@ description:
   - Fetches a file through the host's proxy, if it has one, unless the file of that digest is there.
   - The file appears whole and in one step, or not at all, also when the run is killed.
   - It belongs to the user that the task runs as, which is root on hosts.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   url:
     description: Where it is fetched from (http, https or file).
@@ -30,15 +31,11 @@ options:
     description: The permissions, octal and quoted.
     type: str
     default: "0644"
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Says what would change, without network and without writing.
-    support: full
   diff_mode:
     description: Shows digest and permissions before and after.
-    support: full
 """
 
 EXAMPLES = r"""

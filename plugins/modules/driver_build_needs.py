@@ -12,7 +12,7 @@ description:
     C(linux-image-amd64)). None of them is held.
   - Leaves out what no source offers, and says so in RV(missing). A kernel that is not packaged has
     its headers elsewhere, or the module comes built.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   dkms:
     description:
@@ -27,10 +27,8 @@ options:
 attributes:
   check_mode:
     description: Says what would be installed, as far as the host's index knows it.
-    support: full
   diff_mode:
     description: Shows the packages.
-    support: full
 """
 
 EXAMPLES = r"""

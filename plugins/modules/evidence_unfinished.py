@@ -10,7 +10,7 @@ description:
   - Old evidence would still say that all is well on a host that a run has excluded, could not
     reach, or was killed on. Written before the work, this stays until the verification.
   - Runs on the control side. No host is contacted, and evidence never counts as a change.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads, bedplate.gpu.common.lock_digest]
 options:
   name:
     description: The host's name.
@@ -32,14 +32,9 @@ options:
     description: Folder on the control side that takes the evidence.
     type: str
     required: true
-  lock_digest:
-    description: The digest of the lock.
-    type: str
-    default: ""
 attributes:
   check_mode:
     description: Writes nothing.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -8,7 +8,7 @@ module: fabric_state
 short_description: Read Fabric Manager's packages and services
 description:
   - Reads packages, services and whether the host is a cluster node, in one round trip.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads, bedplate.gpu.common.change_joined]
 options:
   families:
     description: Names of its packages that have the driver's version, without the driver branch.
@@ -32,14 +32,6 @@ options:
     description: The program that has to run before Fabric Manager; empty where there is none.
     type: str
     default: ""
-  change_joined:
-    description: Whether a cluster node may be changed.
-    type: bool
-    default: false
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,6 +15,7 @@ description:
     was ended in between has left undone is made up for.
   - Files can be held on a node that carries workload, and unmanaged files are refused.
   - What is written is recorded in C(/var/lib/bedplate/owned.json), for drift and reset.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   files:
     description: The files to have.
@@ -81,15 +82,6 @@ options:
     type: list
     elements: str
     default: []
-author:
-  - The Bedplate authors
-attributes:
-  check_mode:
-    description: Says what would change, without writing.
-    support: full
-  diff_mode:
-    description: Shows the text of each file that changes.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -11,7 +11,7 @@ description:
   - The action plugin of the same name adds subject, time and lock, writes the evidence on the
     control side where O(evidence_dir) is given, and fails with all failed checks.
   - Evidence is a report. It never counts as a change.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads, bedplate.gpu.common.lock_digest]
 options:
   name:
     description: The host's name in messages and evidence.
@@ -187,14 +187,9 @@ options:
     description: Folder on the control side that takes the evidence. Empty writes none.
     type: str
     default: ""
-  lock_digest:
-    description: The digest of the lock that the host is checked against.
-    type: str
-    default: ""
 attributes:
   check_mode:
     description: It only reads, and writes no evidence in check mode.
-    support: full
 """
 
 EXAMPLES = r"""

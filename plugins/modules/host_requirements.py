@@ -10,12 +10,8 @@ description:
   - Reads everything in one round trip and reports all problems together.
   - Changes nothing, so it runs in check mode as well.
   - Refuses to be run by another user than root, because the roles need root.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads, bedplate.gpu.common.host]
 options:
-  host:
-    description: How the messages name the host.
-    type: str
-    required: true
   systems:
     description: Supported operating systems, as V(debian-12). Empty skips this check.
     type: list
@@ -95,10 +91,6 @@ options:
         description: How many the host has.
         type: int
         required: true
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
 """
 
 EXAMPLES = r"""

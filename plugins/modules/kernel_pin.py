@@ -17,7 +17,7 @@ description:
   - The running kernel does not change. RV(reboot_required) says whether a reboot has to.
   - A node that runs another kernel gets no new one before its workload has left, since its next
     boot, planned or not, would take it. What is there is held, and RV(pending) says what waits.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.lock_timeout]
 options:
   release:
     description: The kernel's release, as C(uname -r) prints it.
@@ -43,17 +43,11 @@ options:
     description: Whether the host carries workload although no kubelet says so, as a node of Slurm.
     type: bool
     default: false
-  lock_timeout:
-    description: Seconds to wait for another package manager.
-    type: int
-    default: 600
 attributes:
   check_mode:
     description: Says what would be installed and held. The package manager is not asked.
-    support: full
   diff_mode:
     description: Shows packages and holds before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -16,7 +16,7 @@ description:
   - Refuses a host where a file that is read after ours at boot gives one of the sysctls another
     value. It is named, and left alone.
   - One round trip for all of it.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   name:
     description: The owner's name, part of the file names.
@@ -50,12 +50,8 @@ options:
     type: bool
     default: false
 attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
   diff_mode:
     description: Shows files and sysctls before and after.
-    support: full
 """
 
 EXAMPLES = r"""

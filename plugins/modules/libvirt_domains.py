@@ -8,16 +8,12 @@ module: libvirt_domains
 short_description: Read libvirt's domains and the PCI functions that they are given
 description:
   - Reads, and changes nothing. The filter C(bedplate.gpu.guest_pools) makes pools of what it finds.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common.reads]
 options:
   connection:
     description: Where libvirt is.
     type: str
     default: qemu:///system
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -12,12 +12,8 @@ description:
   - Compares what matters of a domain that is there, and defines it again where that differs.
   - Never touches a domain that it did not define, never starts, stops or removes one. A running
     guest keeps its settings until it is started again, see RV(restart).
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.host]
 options:
-  host:
-    description: The host's name in messages.
-    type: str
-    required: true
   guests:
     description:
       - Guests by name, each with C(devices), C(cpus), C(memory_gib), C(disk), C(network) (the
@@ -52,10 +48,8 @@ options:
 attributes:
   check_mode:
     description: Says what would be defined.
-    support: full
   diff_mode:
     description: Shows the XML of a new domain, and what differs of one that is there.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -14,7 +14,7 @@ description:
     before anything is drained for them.
   - The persistence daemon is stopped while a GPU changes its mode, DCGM's service while GPUs are
     divided. Where a run that was killed has left them stopped, the next one starts them.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.change_joined]
 options:
   profiles:
     description: What every GPU is cut into, as V(1g.10gb), one entry per instance. Empty divides
@@ -43,17 +43,11 @@ options:
     type: str
     choices: ["", default, exclusive-process, prohibited]
     default: ""
-  change_joined:
-    description: Whether a cluster node may be changed. Otherwise see RV(pending).
-    type: bool
-    default: false
 attributes:
   check_mode:
     description: Says what would change, or what is against it.
-    support: full
   diff_mode:
     description: Shows each GPU's layout before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,7 +15,7 @@ description:
   - Fetches no index. M(bedplate.gpu.debian_packages) and M(bedplate.gpu.dnf_packages) do, and
     M(bedplate.gpu.package_repository) and M(bedplate.gpu.apt_components) leave sources alone.
   - What is written is recorded in C(/var/lib/bedplate/owned.json), for drift and reset.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   url:
     description: The repository of the host's system.
@@ -33,13 +33,6 @@ options:
     description: User and password for it, with a colon between them.
     type: str
     default: ""
-attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
-  diff_mode:
-    description: Shows the files before and after.
-    support: full
 """
 
 EXAMPLES = r"""

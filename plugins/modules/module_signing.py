@@ -17,7 +17,7 @@ description:
   - DKMS reads the drop-in of ours after the user's file, so where that names a pair, the drop-in
     goes.
   - Says whether the pair is enrolled. Enrolling it needs a person at the host's console.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   name:
     description: The host's name, which the certificate carries.
@@ -26,10 +26,8 @@ options:
 attributes:
   check_mode:
     description: Says what would be made.
-    support: full
   diff_mode:
     description: Shows DKMS's drop-in. Keys are never shown.
-    support: full
 """
 
 EXAMPLES = r"""

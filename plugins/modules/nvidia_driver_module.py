@@ -17,17 +17,15 @@ description:
     keeps those of a branch in a folder of its own.
   - After a change it looks whether library and GPUs answer, and records the driver as the last good
     one in C(/etc/bedplate/driver.json) only then.
-author: [The Bedplate authors]
+extends_documentation_fragment:
+  - bedplate.gpu.common
+  - bedplate.gpu.common.change_joined
+  - bedplate.gpu.common.flavour
 options:
   version:
     description: The version that the module must have.
     type: str
     required: true
-  flavour:
-    description: The flavour that the module must have.
-    type: str
-    choices: [open, proprietary]
-    default: proprietary
   source:
     description: Where the driver comes from, for the record.
     type: str
@@ -56,10 +54,6 @@ options:
     description: Folder with C(.deb) files, where only those of the recorded drivers are kept.
     type: path
     default: ""
-  change_joined:
-    description: Whether a cluster node may get another module.
-    type: bool
-    default: false
   packages_wait:
     description:
       - Whether the driver's packages are left as they are, because the host is a cluster node.
@@ -70,10 +64,8 @@ options:
 attributes:
   check_mode:
     description: Says what would change, by what is loaded now.
-    support: full
   diff_mode:
     description: Shows the loaded version and the record before and after.
-    support: full
 """
 
 EXAMPLES = r"""

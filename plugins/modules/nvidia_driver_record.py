@@ -10,7 +10,7 @@ description:
   - The record in C(/etc/bedplate/driver.json) names the last good driver, the one before it, the
     one that a change is about to bring, and one that was given up.
   - M(bedplate.gpu.nvidia_driver_module) records a driver that was seen to work.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   state:
     description:
@@ -33,10 +33,8 @@ options:
 attributes:
   check_mode:
     description: Writes nothing.
-    support: full
   diff_mode:
     description: Shows the record before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -9,7 +9,7 @@ short_description: Run NVIDIA's installer
 description:
   - Installs the driver of a runfile, after the one that another runfile installed was taken away.
   - Does nothing where the driver is installed already and no change was cut off.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.flavour]
 options:
   state:
     description:
@@ -31,11 +31,6 @@ options:
     description: The driver version.
     type: str
     default: ""
-  flavour:
-    description: The flavour of the kernel module.
-    type: str
-    choices: [open, proprietary]
-    default: proprietary
   kernel:
     description: The kernel release to build for. Empty for the running one.
     type: str
@@ -51,10 +46,8 @@ options:
 attributes:
   check_mode:
     description: Says whether the installer would run.
-    support: full
   diff_mode:
     description: Shows the installed version before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -9,17 +9,15 @@ short_description: Read the driver's packages and loaded module
 description:
   - Reads packages, the loaded module, other drivers on the host and whether it is in a
     cluster, in one round trip.
-author: [The Bedplate authors]
+extends_documentation_fragment:
+  - bedplate.gpu.common.reads
+  - bedplate.gpu.common.change_joined
+  - bedplate.gpu.common.flavour
 options:
   version:
     description: The driver version that is requested.
     type: str
     required: true
-  flavour:
-    description: The requested flavour of the kernel module.
-    type: str
-    choices: [open, proprietary]
-    default: proprietary
   source:
     description:
       - Where the requested driver comes from. Files of no package are unmanaged unless it is
@@ -43,20 +41,12 @@ options:
     description: Whether another driver, that Bedplate did not bring, may be removed.
     type: bool
     default: false
-  change_joined:
-    description: Whether a cluster node may be changed.
-    type: bool
-    default: false
   unheld:
     description:
       - Whether to fail where a process keeps the module loaded, and to name it. Services that
         M(bedplate.gpu.nvidia_driver_module) stops for an replace do not count.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: It only reads.
-    support: full
 """
 
 EXAMPLES = r"""

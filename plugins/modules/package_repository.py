@@ -19,7 +19,7 @@ description:
     stands next to the others.
   - The key is trusted by its fingerprint, whatever its file looks like.
   - Fetches no index. M(bedplate.gpu.debian_packages) and M(bedplate.gpu.dnf_packages) do.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   name:
     description: Part of the files' names, lower-case letters, digits and dashes.
@@ -78,10 +78,8 @@ options:
 attributes:
   check_mode:
     description: Says what would change. The key is not fetched.
-    support: full
   diff_mode:
     description: Shows the files before and after, of the key its fingerprint.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -13,12 +13,8 @@ description:
     modules-load.d and the initramfs, and a unit that binds by address before udev does.
   - Gives functions that no driver has to vfio-pci at once where the IOMMU is on. A driver that
     holds one is never disturbed, that waits for a reboot, and RV(reasons) says so.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.host]
 options:
-  host:
-    description: The host's name in messages.
-    type: str
-    required: true
   devices:
     description: Addresses of the functions.
     type: list
@@ -64,12 +60,8 @@ options:
     type: bool
     default: false
 attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
   diff_mode:
     description: Shows files, steps and bindings before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,6 +15,7 @@ description:
   - A command that fails or is not there is an answer, not an error. The caller decides.
   - Once the host's Python is known, it is asked without a module's usual wrapping, which takes a
     tenth of the time.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   commands:
     description: Named commands, each a list of arguments; there is no shell.
@@ -28,12 +29,9 @@ options:
     description: Named paths to look for.
     type: dict
     default: {}
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Nothing is changed in any mode.
-    support: full
   diff_mode:
     description: There is nothing to show.
     support: none

@@ -13,6 +13,7 @@ description:
   - Pulls what the runtime lacks by C(crictl), as kubelet would, by digest.
   - An image that is known by its digest then gets its tag in containerd, so that one who asks for
     the tag alone, as kubeadm does, gets these bytes and no others.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   images:
     description:
@@ -23,12 +24,9 @@ options:
   hold_if_exists:
     description: Do nothing where this file exists, such as kubelet's configuration of a node.
     type: path
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Reports what would be pulled.
-    support: full
   diff_mode:
     description: There is nothing to show.
     support: none

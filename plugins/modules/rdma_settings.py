@@ -10,12 +10,8 @@ description:
   - Keeps C(/etc/nccl.conf), the same variables for shells, the settings and the unit that mark RoCE
     traffic, and NCCL's topology file.
   - Refuses settings that do not go together before anything is written.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common, bedplate.gpu.common.host]
 options:
-  host:
-    description: The host's name in messages.
-    type: str
-    required: true
   stack:
     description: The RDMA stack.
     type: str
@@ -62,13 +58,6 @@ options:
     description: Refuse or accept, and write nothing.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
-  diff_mode:
-    description: Shows each file before and after.
-    support: full
 """
 
 EXAMPLES = r"""

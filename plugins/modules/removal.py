@@ -19,6 +19,7 @@ description:
   - Units among the files are stopped and disabled first.
   - Packages that were held for the roles are upgraded with the others again. Who held one of which
     nothing is recorded is not known, so it stays held, and RV(kept) names it in the end.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   roles:
     description: Roles whose files and holds of packages go.
@@ -39,15 +40,11 @@ options:
       records themselves go.
     type: bool
     default: false
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Says what would go, without changing anything.
-    support: full
   diff_mode:
     description: Shows what goes, a line each.
-    support: full
 """
 
 EXAMPLES = r"""

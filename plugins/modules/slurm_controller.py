@@ -17,6 +17,7 @@ description:
     new one, also after a run that was ended in between. Running jobs go on.
   - A node whose GPUs change, or that is taken out, while jobs run on it is drained instead, and
     keeps its old lines until a later run finds it empty.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   cluster:
     description: The cluster's name.
@@ -77,15 +78,6 @@ options:
     description: Keys of C(slurm.conf) that replace or extend the role's own.
     type: dict
     default: {}
-author:
-  - The Bedplate authors
-attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
-  diff_mode:
-    description: Shows the text of each file that changes.
-    support: full
 """
 
 EXAMPLES = r"""

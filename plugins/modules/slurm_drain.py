@@ -13,6 +13,7 @@ description:
   - Drains with a reason that begins with C(bedplate). Only a node that was drained so is returned
     to service; one that the user drained stays out.
   - A name that Slurm does not know is no node, and nothing is done.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   name:
     description: The node's name in Slurm.
@@ -33,15 +34,11 @@ options:
     description: Seconds that jobs have to end. None is ended by force.
     type: int
     default: 3600
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Says what would change, by what the controller says now. It does not wait.
-    support: full
   diff_mode:
     description: Shows the node's state before and after.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,19 +10,16 @@ description:
   - Puts the key in place with mode 0400 for munge's user, and restarts munge where it still runs
     with another one, also after a run that was ended in between.
   - The key appears neither in the log nor in the diff nor in what the module returns.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   key:
     description: The key in Base64. Without it, the key that munge's package made stays.
     type: str
-author:
-  - The Bedplate authors
 attributes:
   check_mode:
     description: Says whether the key or the service would change.
-    support: full
   diff_mode:
     description: Says that the key differs, never what it is.
-    support: full
 """
 
 EXAMPLES = r"""

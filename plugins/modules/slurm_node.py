@@ -14,6 +14,7 @@ description:
     files that the GPUs have now, slot by slot, each GPU by its UUID.
   - Restarts slurmd where it runs since before one of these last changed, also after a run that was
     ended in between. Running jobs go on.
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   files:
     description: The files to have, in the form of M(bedplate.gpu.files).
@@ -42,15 +43,9 @@ options:
     type: list
     elements: str
     required: true
-author:
-  - The Bedplate authors
 attributes:
-  check_mode:
-    description: Says what would change.
-    support: full
   diff_mode:
     description: Shows files and links before and after.
-    support: full
 """
 
 EXAMPLES = r"""

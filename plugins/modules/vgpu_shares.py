@@ -13,7 +13,7 @@ description:
   - Keeps a share where it is as long as its guest asks for it, and takes those away that no guest
     requests. One that a running guest has is left, and the module fails.
   - Records them for a unit that makes them again at boot, before libvirt starts guests.
-author: [The Bedplate authors]
+extends_documentation_fragment: [bedplate.gpu.common]
 options:
   host:
     description: The host's name in messages, and in the identities of mediated devices.
@@ -36,10 +36,8 @@ options:
 attributes:
   check_mode:
     description: Says what would change. Nothing is placed before the manager offers profiles.
-    support: full
   diff_mode:
     description: Shows files, GPUs and shares before and after.
-    support: full
 """
 
 EXAMPLES = r"""
