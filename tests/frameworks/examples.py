@@ -147,7 +147,7 @@ _Dumper.add_representer(str, _text)
 def objects(name: str) -> list[dict[str, Any]]:
     """Return the objects of an example."""
     _, addons, request = EXAMPLES[name]
-    return jobs.objects(lock(*addons), request)
+    return jobs.objects(jobs.jobs_args(lock(*addons)), request)
 
 
 def text(name: str) -> str:

@@ -178,8 +178,9 @@ def test_volcano_alone_starts_a_gang_whole_in_the_team_s_queue(site: Site) -> No
 def test_a_job_s_time_is_limited_by_the_job_itself(site: Site) -> None:
     """Kueue's limit needs Kueue; the Job's own holds without it. The time in the queue is free."""
     asked = Request("short", "vision", examples.IMAGE, command=("sleep", "60"), gpus=1, seconds=2)
-    assert jobs.problems(site.lock, asked) == []
-    site.api.create_all(jobs.objects(site.lock, asked))
+    known = jobs.jobs_args(site.lock)
+    assert jobs.problems(known, asked) == []
+    site.api.create_all(jobs.objects(known, asked))
 
     def failed() -> Any:
         status = site.api.get("jobs", "batch/v1", "vision", "short").get("status", {})

@@ -67,10 +67,11 @@ def ran(site: SiteCommands, lock: Lock, folder: Path) -> str:
 
     The image has no digest that is known before it is made, so that it is named by tag.
     """
-    problems = jobs.problems(lock, request())
+    known = jobs.jobs_args(lock)
+    problems = jobs.problems(known, request())
     assert [problem.key for problem in problems] == [f"{NAME}.image"], problems
     path = folder / f"{NAME}.yml"
-    path.write_text(yaml.safe_dump_all(jobs.objects(lock, request())))
+    path.write_text(yaml.safe_dump_all(jobs.objects(known, request())))
     try:
         done = site.kubectl("apply", "-f", str(path))
         assert done.returncode == 0, done.stdout

@@ -100,7 +100,8 @@ def test_kueue_gives_the_toleration_to_what_it_admits() -> None:
 
 def test_jobs_of_the_product_tolerate_their_pool() -> None:
     request = Request(name="j", team="lab", image="i", pool="pool_a", gpus=1)
-    (job,) = (one for one in jobs.objects(queued(GPU), request) if one["kind"] == "Job")
+    found = jobs.objects(jobs.jobs_args(queued(GPU)), request)
+    (job,) = (one for one in found if one["kind"] == "Job")
     assert job["spec"]["template"]["spec"]["tolerations"] == TOLERATED[:1]
 
 

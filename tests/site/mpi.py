@@ -56,9 +56,10 @@ def objects(lock: Lock, name: str) -> list[dict[str, Any]]:
     The tests' image has no digest that is known before it is made, so that it is named by tag.
     """
     asked = request(name)
-    problems = jobs.problems(lock, asked)
+    known = jobs.jobs_args(lock)
+    problems = jobs.problems(known, asked)
     assert [problem.key for problem in problems] == [f"{name}.image"], problems
-    found = jobs.objects(lock, asked)
+    found = jobs.objects(known, asked)
     key = asyncssh.generate_private_key("ssh-ed25519").export_private_key()
     secret = {
         "apiVersion": "v1",

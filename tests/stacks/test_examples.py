@@ -116,7 +116,20 @@ def test_schedulers(tmp_path: Path) -> None:
     assert kinds == {one["kind"] for one in packing_objects.objects("", "")} | {"Release", "Node"}
 
 
-@pytest.mark.parametrize("name", ["nodes", "smoke", "schedulers"])
+def test_training(tmp_path: Path) -> None:
+    image = f"image@sha256:{'0' * 64}"
+    given = {"image": image, "command": '["train.py"]', "nodes": "2", "gpus": "4", "quota": "4"}
+    found = up("training", tmp_path, **given)
+    assert places(found) == {("Service", "vision", "train"), ("Job", "vision", "train")}
+    job = one_of(found, "Job")
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "default"
+    pod = job["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == LABELS["node-1"]
+    assert pod["containers"][0]["image"] == image
+    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "4"}}
+
+
+@pytest.mark.parametrize("name", ["nodes", "smoke", "schedulers", "training"])
 def test_an_example_says_what_it_needs_and_makes(name: str) -> None:
     text = (EXAMPLES / name / "__main__.py").read_text()
     head = text.split('"""')[1]
@@ -132,4 +145,5 @@ def test_every_example_is_run() -> None:
         "nodes",
         "smoke",
         "schedulers",
+        "training",
     }

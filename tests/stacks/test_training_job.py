@@ -13,7 +13,8 @@ from bedplate.catalogue import load_catalogue
 from bedplate.components.cluster import artifact
 from bedplate.components.cluster.manifest import token
 from bedplate.components.config import StackError
-from bedplate.components.frameworks.training import TrainingJob
+from bedplate.components.frameworks import jobs
+from bedplate.components.frameworks.training import TrainingJob, training_args
 from bedplate.lock.model import Framework, TeamImage
 from tests.frameworks.examples import EXAMPLES, HOUR, QUEUED, lock, objects
 from tests.stacks.test_components import Engine, run
@@ -28,14 +29,17 @@ SITE = Path("site")
 SECRET = "4dabf18193072939515e22adb298388d"
 
 
+def cluster(*addons: str) -> jobs.JobsArgs:
+    """Return what the lock of the examples' site decides."""
+    return jobs.jobs_args(lock(*addons))
+
+
 def up(name: str = "train", /, **args: Any) -> tuple[Engine, Any]:
-    """Register the component on the examples' site."""
+    """Register the component on the examples' site, or on the cluster that is given."""
+    given: Any = {"cluster": cluster(*QUEUED), "team": "vision", "command": ["x"], **args}
 
     def program() -> dict[str, pulumi.Output[Any]]:
-        found = TrainingJob(
-            name,
-            {"site": SITE, "lock": lock(*QUEUED), "team": "vision", "command": ["x"], **args},
-        )
+        found = TrainingJob(name, given)
         return {"job": found.job}
 
     return run(program)
@@ -54,7 +58,7 @@ def test_the_component_makes_what_the_example_of_its_form_applies(example: str) 
         "time_limit": f"{(asked.seconds or 0) // HOUR}h",
         "data": [{"claim": one.claim, "at": one.at} for one in asked.volumes],
     }
-    engine, outputs = up(asked.name, lock=lock(*addons), **given)
+    engine, outputs = up(asked.name, cluster=cluster(*addons), **given)
     documents = objects(example)
     for one in documents:
         (made,) = engine.seen[token(one)]
@@ -105,11 +109,11 @@ def test_a_framework_runs_in_its_image_that_the_bill_has_for_teams(
     entry = Image(digest=digest, manifest=digest, size=1, needed_by=needed.needed_by, known=known)
     bills = iter([Bill(images={name: entry}), Bill()])
     monkeypatch.setattr(artifact, "bill_of", lambda *_: next(bills))
-    engine, _ = up(lock=site, framework="jax", gpus=1)
+    engine, _ = up(cluster=training_args(SITE, site), framework="jax", gpus=1)
     spec = engine.one("kubernetes:batch/v1:Job").inputs["spec"]["template"]["spec"]
     assert spec["containers"][0]["image"] == f"{name}@{digest}"
     with pytest.raises(StackError, match="take it by bedplate mirror add, and run bedplate mirror"):
-        up(lock=site, framework="jax", gpus=1)
+        up(cluster=training_args(SITE, site), framework="jax", gpus=1)
 
 
 def test_an_own_image_that_the_bill_refuses_runs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,10 +122,11 @@ def test_an_own_image_that_the_bill_refuses_runs_no_job(monkeypatch: pytest.Monk
     own = {"mine": TeamImage(image=f"registry/mine@sha256:{'0' * 64}", pool="pool_train")}
     site = site.model_copy(update={"cluster": site.cluster.model_copy(update={"images": own})})
     refused = iter([{}, {"mine": "driver is too old for the image's CUDA"}])
+    monkeypatch.setattr(artifact, "bill_of", lambda *_: Bill())
     monkeypatch.setattr(artifact, "refused", lambda *_: next(refused))
-    up(lock=site, image="mine", gpus=1)
+    up(cluster=training_args(SITE, site), image="mine", gpus=1)
     with pytest.raises(StackError, match="image is refused: driver is too old"):
-        up(lock=site, image="mine", gpus=1)
+        up(cluster=training_args(SITE, site), image="mine", gpus=1)
 
 
 def test_what_is_wrong_is_refused_before_anything_is_made() -> None:
@@ -129,8 +134,7 @@ def test_what_is_wrong_is_refused_before_anything_is_made() -> None:
         TrainingJob(
             "train",
             {
-                "site": SITE,
-                "lock": lock("kueue"),
+                "cluster": cluster("kueue"),
                 "team": "sound",
                 "form": "JobSet",
                 "image": "i@sha256:0",

@@ -9,9 +9,9 @@ import pytest
 
 from bedplate.common.errors import BedplateError
 from bedplate.components.frameworks import jobs
-from bedplate.components.frameworks.jobs import Request, Volume, pods
+from bedplate.components.frameworks.jobs import JobsArgs, Request, Volume, pods
 from bedplate.components.frameworks.jobs.time_limits import seconds
-from bedplate.lock.model import Framework, Rdma, Sharing, TeamImage
+from bedplate.lock.model import Framework, Sharing
 from tests.schedulers.locks import lock_of
 
 TEAMS: dict[str, Any] = {
@@ -25,12 +25,14 @@ BUILDS = [
 ]
 
 
-def lock(*, mode: str = "none", addons: tuple[str, ...] = ("kueue",)) -> Any:
-    """Return a lock: two hosts of eight in pool_a, with PyTorch, and one in pool_b."""
+def known(*, mode: str = "none", addons: tuple[str, ...] = ("kueue",), **of_a: Any) -> JobsArgs:
+    """Return two hosts of eight in pool_a, with PyTorch, and one in pool_b; more of pool_a."""
     found = lock_of({"pool_a": [{}, {}], "pool_b": [{}]}, TEAMS, addons=addons)
     changed = {"sharing": Sharing.model_validate({"mode": mode}), "frameworks": BUILDS}
     pool = found.pools["pool_a"].model_copy(update=changed)
-    return found.model_copy(update={"pools": {**found.pools, "pool_a": pool}})
+    lock = found.model_copy(update={"pools": {**found.pools, "pool_a": pool}})
+    site = jobs.jobs_args(lock, {one.identity: f"{one.name}@sha256:0" for one in BUILDS})
+    return replace(site, pools={**site.pools, "pool_a": replace(site.pools["pool_a"], **of_a)})
 
 
 GOOD = Request("train", "vision", "image@sha256:0", command=("x",), gpus=1)
@@ -38,7 +40,7 @@ GOOD = Request("train", "vision", "image@sha256:0", command=("x",), gpus=1)
 
 def said(request: Request, **site: Any) -> list[str]:
     """Return all refusals of a request."""
-    return [str(problem) for problem in jobs.problems(lock(**site), request)]
+    return [str(problem) for problem in jobs.problems(known(**site), request)]
 
 
 def test_a_job_that_fits_is_not_refused() -> None:
@@ -239,15 +241,15 @@ def test_what_is_no_time_limit_is_refused(text: str) -> None:
 
 
 def test_a_team_s_own_image_is_known_by_name_and_stays_in_its_pool() -> None:
-    own = TeamImage(image=f"registry.example/sim@sha256:{'a' * 64}", pool="pool_b")
-    found = lock()
-    cluster = found.cluster.model_copy(update={"images": {"sim": own}})
-    site = found.model_copy(update={"cluster": cluster})
+    own = f"registry.example/sim@sha256:{'a' * 64}"
+    found = known()
+    pools = {**found.pools, "pool_b": replace(found.pools["pool_b"], images={"sim": own})}
+    site = replace(found, pools=pools)
     asked = replace(GOOD, team="audio", image="sim", gpus=2)
     assert jobs.problems(site, asked) == []
     (job,) = jobs.objects(site, asked)
     pod = job["spec"]["template"]["spec"]
-    assert pod["containers"][0]["image"] == own.image
+    assert pod["containers"][0]["image"] == own
     assert pod["nodeSelector"] == {"bedplate.io/pool": "pool_b"}
     assert [str(one) for one in jobs.problems(site, replace(asked, pool="pool_a"))] == [
         (
@@ -266,26 +268,23 @@ def test_a_team_s_own_image_is_known_by_name_and_stays_in_its_pool() -> None:
 def test_queue_and_scheduler_are_those_of_the_site() -> None:
     """With Volcano alone, a job of several pods is Volcano's and in the team's queue."""
     asked = replace(GOOD, form="torchrun", pods=2)
-    (job,) = (one for one in jobs.objects(lock(), asked) if one["kind"] == "Job")
+    (job,) = (one for one in jobs.objects(known(), asked) if one["kind"] == "Job")
     assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "default"}
     assert "schedulerName" not in job["spec"]["template"]["spec"]
-    alone = lock(addons=("volcano",))
+    alone = known(addons=("volcano",))
     (job,) = (one for one in jobs.objects(alone, asked) if one["kind"] == "Job")
     assert "labels" not in job["metadata"]
     assert job["metadata"]["annotations"] == {"scheduling.volcano.sh/group-min-member": "2"}
     pod = job["spec"]["template"]
     assert pod["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
     assert pod["spec"]["schedulerName"] == "volcano"
-    (job,) = jobs.objects(lock(addons=()), GOOD)
+    (job,) = jobs.objects(known(addons=()), GOOD)
     assert set(job["metadata"]) == {"name", "namespace"}
 
 
 def test_pods_of_one_job_reach_each_other_by_rdma_where_the_pool_offers_it() -> None:
     """By a device and NCCL's settings: teams may have neither host paths nor capabilities."""
-    plain = lock()
-    part = Rdma(stack="inbox", method="dma-buf", pods={"rdma/hca": 999})
-    pool = plain.pools["pool_a"].model_copy(update={"rdma": part})
-    offering = plain.model_copy(update={"pools": {**plain.pools, "pool_a": pool}})
+    plain, offering = known(), known(rdma=["rdma/hca"])
 
     def made(site: Any, **changes: Any) -> Any:
         request = replace(GOOD, pool="pool_a", **changes)

@@ -161,10 +161,21 @@ def image(site: Path, lock: Lock, needed_by: str) -> str:
     Raises:
         StackError: the bill does not have it.
     """
+    found = images(site, lock).get(needed_by)
+    if found is None:
+        raise _lacking(site, needed_by)
+    return found
+
+
+def images(site: Path, lock: Lock) -> dict[str, str]:
+    """Return the images of the bill by tag and digest, by the catalogue's names of them.
+
+    Where a manifest has several, the name has the first. Raises StackError as `bill_of`.
+    """
+    found: dict[str, str] = {}
     for name, entry in bill_of(site, lock).images.items():
-        if entry.needed_by == needed_by:
-            return f"{name}@{entry.digest}"
-    raise _lacking(site, needed_by)
+        found.setdefault(entry.needed_by, f"{name}@{entry.digest}")
+    return found
 
 
 def refused(site: Path, lock: Lock) -> dict[str, str]:

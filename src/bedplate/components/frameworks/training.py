@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import asyncssh
 import pulumi
@@ -12,13 +12,11 @@ from bedplate.components.cluster import artifact
 from bedplate.components.cluster.manifest import token
 from bedplate.components.config import StackError
 from bedplate.components.frameworks import jobs
-from bedplate.components.frameworks.jobs import placing
-from bedplate.components.frameworks.jobs.model import Form, Request, Volume
+from bedplate.components.frameworks.jobs import Form, JobsArgs, Request, Volume
 from bedplate.components.frameworks.jobs.pods import secret_name
 from bedplate.components.frameworks.jobs.time_limits import seconds
 from bedplate.components.refs import MANAGED
-from bedplate.lock.builds import build_of, notebook
-from bedplate.portable.message import problem
+from bedplate.lock.builds import notebook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +43,8 @@ class DataArgs(TypedDict):
 class TrainingJobArgs(TypedDict):
     """Inputs of a TrainingJob."""
 
-    site: Path
-    """The site's directory, which has the bill."""
-    lock: Lock
-    """What was decided: teams, pools, frameworks, add-ons and preset."""
+    cluster: JobsArgs
+    """Teams, pools and add-ons, by which a job is checked and placed."""
     team: str
     """Whose quota it takes."""
     form: NotRequired[Form]
@@ -56,7 +52,7 @@ class TrainingJobArgs(TypedDict):
     framework: NotRequired[str]
     """NAME or NAME-VERSION of a build of the pool: its image runs. This or `image`."""
     image: NotRequired[str]
-    """One of the site's bedplate_images by its name, or any image by digest."""
+    """An own image of a pool by its name, or any image by digest."""
     command: NotRequired[list[str]]
     """What the containers run; the image's own by default. Of torchrun: script and arguments."""
     pods: NotRequired[int]
@@ -92,7 +88,7 @@ class TrainingJob(pulumi.ComponentResource):  # type: ignore[misc]
     ) -> None:
         request = request_of(name, args)
         super().__init__("bedplate:frameworks:TrainingJob", name, None, opts)
-        found = jobs.objects(args["lock"], request)
+        found = jobs.objects(args["cluster"], request)
         before: list[pulumi.Resource] = []
         if request.form == "MPI":
             namespace = found[-1]["metadata"]["namespace"]
@@ -135,73 +131,31 @@ class TrainingJob(pulumi.ComponentResource):  # type: ignore[misc]
         )
 
 
+def training_args(site: Path, lock: Lock) -> JobsArgs:
+    """Return the cluster that a lock decides, with the images of its bill.
+
+    Raises StackError as `artifact.bill_of`.
+    """
+    images = artifact.images(site, lock)
+    builds = [build for pool in lock.pools.values() for build in pool.frameworks]
+    built = {one.identity: images[notebook(one)] for one in builds if notebook(one) in images}
+    return jobs.jobs_args(lock, built, artifact.refused(site, lock))
+
+
 def request_of(name: str, args: TrainingJobArgs) -> Request:
-    """Return what is asked for, checked against the lock.
+    """Return what is asked for, checked against the cluster.
 
     Raises:
         StackError: something is wrong with it; all that is, with what would be right.
     """
+    given: dict[str, Any] = {**args}
+    cluster, limit = given.pop("cluster"), given.pop("time_limit", None)
+    given["volumes"] = tuple(Volume(**one) for one in given.pop("data", ()))
+    given["command"] = tuple(given.get("command", ()))
     try:
-        request = _checked(name, args)
+        request = Request(name, seconds=None if limit is None else seconds(name, limit), **given)
     except BedplateError as error:
         raise StackError(str(error)) from error
-    if args.get("image") in placing.images(args["lock"]):
-        _accepted(name, args)
-    if request.image or request.framework is None:
-        return request
-    pool = placing.pool(args["lock"], request)
-    build = build_of(args["lock"].pools[pool], request.framework) if pool else None
-    name_ = notebook(build)
-    try:
-        image = artifact.image(args["site"], args["lock"], name_)
-    except StackError as error:
-        raise StackError(
-            problem(
-                "no image of this framework",
-                f"{name}.framework",
-                str(request.framework),
-                f"a framework whose image {name_} is in the bill",
-                "build it from the files of bedplate frameworks SITE --output FOLDER, take it by "
-                f"bedplate mirror add, and run bedplate mirror resolve SITE; {error}",
-            )
-        ) from error
-    return jobs.with_image(request, image)
-
-
-def _accepted(name: str, args: TrainingJobArgs) -> None:
-    image = args.get("image", "")
-    reason = artifact.refused(args["site"], args["lock"]).get(image)
-    if reason is not None:
-        allowed = "an image that bedplate mirror resolve accepts"
-        fix = "correct the image, and run bedplate mirror resolve SITE"
-        raise StackError(
-            problem(f"image is refused: {reason}", f"{name}.image", image, allowed, fix)
-        )
-
-
-def _checked(name: str, args: TrainingJobArgs) -> Request:
-    limit = args.get("time_limit")
-    request = Request(
-        name=name,
-        team=args["team"],
-        image=args.get("image", ""),
-        form=args.get("form", "Job"),
-        command=tuple(args.get("command", ())),
-        pods=args.get("pods", 1),
-        gpus=args.get("gpus", 0),
-        shares=args.get("shares", 0),
-        processes=args.get("processes"),
-        pool=args.get("pool"),
-        resource=args.get("resource"),
-        namespace=args.get("namespace"),
-        seconds=None if limit is None else seconds(name, limit),
-        volumes=tuple(
-            Volume(one["claim"], one["at"], one.get("read_only", True))
-            for one in args.get("data", [])
-        ),
-        environment=dict(args.get("environment", {})),
-        framework=args.get("framework"),
-    )
-    if found := jobs.problems(args["lock"], request):
-        raise BedplateError(found)
+    if found := jobs.problems(cluster, request):
+        raise StackError(str(BedplateError(found)))
     return request

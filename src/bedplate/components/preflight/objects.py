@@ -60,7 +60,7 @@ def objects(lock: Lock, image: str, key: str, seconds: int) -> list[Object]:
         seconds=seconds,
         environment=SETTINGS,
     )
-    found = jobs.objects(lock, request)
+    found = jobs.objects(jobs.jobs_args(lock), request)
     for one in found:
         one["metadata"].pop("labels", None)
         if one["kind"] == "ConfigMap":

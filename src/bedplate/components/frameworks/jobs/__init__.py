@@ -1,13 +1,23 @@
-"""Jobs that ask for GPUs, as objects of Kubernetes that go with what the lock decided."""
+"""Jobs that ask for GPUs, as objects of Kubernetes that go with queues and pools."""
 
+from bedplate.components.frameworks.jobs.args import JobPool, JobsArgs, jobs_args
 from bedplate.components.frameworks.jobs.check import problems
 from bedplate.components.frameworks.jobs.model import (
     FORMS,
     Form,
     Request,
     Volume,
-    with_image,
 )
 from bedplate.components.frameworks.jobs.objects import objects
 
-__all__ = ["FORMS", "Form", "Request", "Volume", "objects", "problems", "with_image"]
+__all__ = [
+    "FORMS",
+    "Form",
+    "JobPool",
+    "JobsArgs",
+    "Request",
+    "Volume",
+    "jobs_args",
+    "objects",
+    "problems",
+]

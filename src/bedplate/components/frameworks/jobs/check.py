@@ -9,15 +9,14 @@ from bedplate.common.errors import Problem
 from bedplate.common.nearest import nearest
 from bedplate.components.frameworks.jobs import placing
 from bedplate.components.frameworks.jobs.model import FORMS
-from bedplate.lock.builds import FOR_CPUS, build_of
-from bedplate.lock.offers import offered, offers, pools_with_offers
+from bedplate.lock.builds import FOR_CPUS, notebook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from bedplate.components.frameworks.jobs.args import JobPool, JobsArgs
     from bedplate.components.frameworks.jobs.model import Request
-    from bedplate.lock import Lock
-    from bedplate.lock.model import Pool, Quota
+    from bedplate.lock.model import Quota
 
 #: With `-` and a number behind it, a pod's name is its host name too.
 NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?")
@@ -27,12 +26,10 @@ SHARED: Final = ("time-slicing", "mps", "mig", "hami")
 SEVERAL: Final = ("MPI", "torchrun")
 
 
-def problems(lock: Lock, request: Request) -> list[Problem]:
-    """Return what is wrong with a job on the site of a lock; none is a job that can run."""
-    if lock.cluster is None:
-        return [_wrong(request, "team", "no cluster", "no nodes of Kubernetes", "a cluster", "")]
-    found = [*_itself(request), *_form(lock, request)]
-    teams = lock.teams
+def problems(args: JobsArgs, request: Request) -> list[Problem]:
+    """Return what is wrong with a job on a cluster; none is a job that can run."""
+    found = [*_itself(request), *_form(args, request)]
+    teams = args.teams
     if request.team not in teams:
         what = "unknown team"
         return [*found, _unknown(request, "team", what, request.team, teams)]
@@ -40,11 +37,11 @@ def problems(lock: Lock, request: Request) -> list[Problem]:
     if request.namespace is not None and request.namespace not in own:
         what = "namespace belongs to another team, or to no team"
         found.append(_unknown(request, "namespace", what, request.namespace, own))
-    pools = pools_with_offers(lock)
+    pools = placing.pools_with_offers(args)
     if request.pool is not None and request.pool not in pools:
         found.append(_unknown(request, "pool", "unknown pool", request.pool, pools))
         return found
-    return [*found, *_image(lock, request), *_place(lock, request)]
+    return [*found, *_image(args, request), *_place(args, request)]
 
 
 def _itself(request: Request) -> Iterator[Problem]:
@@ -75,20 +72,20 @@ def _itself(request: Request) -> Iterator[Problem]:
             yield _wrong(request, "data", "not a place of a volume", place, allowed, "")
 
 
-def _form(lock: Lock, request: Request) -> Iterator[Problem]:
+def _form(args: JobsArgs, request: Request) -> Iterator[Problem]:
     if request.form not in FORMS:
         yield _unknown(request, "form", "unknown form of a job", request.form, FORMS)
     needed = NEEDS.get(request.form)
-    if needed is not None and needed not in lock.addons:
-        possible = [form for form in FORMS if NEEDS.get(form) in {None, *lock.addons}]
+    if needed is not None and needed not in args.addons:
+        possible = [form for form in FORMS if NEEDS.get(form) in {None, *args.addons}]
         fix = f"choose another form, or add {needed} to bedplate_schedulers of the site"
         what = f"form needs the add-on {needed}"
         yield _wrong(request, "form", what, request.form, ", ".join(possible), fix)
 
 
-def _image(lock: Lock, request: Request) -> Iterator[Problem]:
+def _image(args: JobsArgs, request: Request) -> Iterator[Problem]:
     """Yield what is wrong with the image's name: one of the site's, or any by digest."""
-    known = placing.images(lock)
+    known = placing.images(args)
     if not request.image or "@sha256:" in request.image:
         return
     if request.image not in known:
@@ -96,28 +93,41 @@ def _image(lock: Lock, request: Request) -> Iterator[Problem]:
         allowed = f"IMAGE@sha256:DIGEST, or one of the site: {names}"
         fix = "name it by its digest, or add it to bedplate_images of the site"
         yield _wrong(request, "image", "unknown image", request.image, allowed, fix)
-    elif request.pool is not None and request.pool != known[request.image].pool:
-        allowed = known[request.image].pool
+        return
+    if (reason := args.refused.get(request.image)) is not None:
+        what, allowed = f"image is refused: {reason}", "an image that runs in its pool"
+        fix = "correct the image, and run bedplate mirror resolve SITE"
+        yield _wrong(request, "image", what, request.image, allowed, fix)
+    allowed = known[request.image]
+    if request.pool is not None and request.pool != allowed:
         fix = f"write pool: {allowed}, or choose another image"
         yield _wrong(request, "pool", "image is for another pool", request.pool, allowed, fix)
 
 
-def _place(lock: Lock, request: Request) -> Iterator[Problem]:
+def _place(args: JobsArgs, request: Request) -> Iterator[Problem]:
     """Yield what is wrong with pool, framework and number of GPUs; the team is known."""
-    pool = placing.pool(lock, request)
-    usable = placing.pools_with_quota(lock, request.team)
+    pool = placing.pool(args, request)
+    usable = placing.pools_with_quota(args, request.team)
     if pool is None:
         if request.framework is not None:
-            yield _no_framework(lock, request, usable)
+            yield _no_framework(args, request, usable)
         elif request.devices:
             got = "no pool" if usable else f"team {request.team} without a quota"
             allowed = ", ".join(usable) or "a team with a quota of some pool"
             fix = "write pool" if usable else "give the team GPUs in bedplate_teams of the site"
             yield _wrong(request, "pool", "pool is not clear", got, allowed, fix)
         return
-    build = build_of(lock.pools[pool], request.framework) if request.framework else None
+    build = placing.build(args, request)
     if request.framework is not None and build is None:
-        yield _no_framework(lock, request, [pool])
+        yield _no_framework(args, request, [pool])
+    if build is not None and not request.image and build.identity not in args.built:
+        allowed = f"a framework whose image {notebook(build)} is in the bill"
+        fix = (
+            "build it from the files of bedplate frameworks SITE --output FOLDER, take it by "
+            "bedplate mirror add, and run bedplate mirror resolve SITE"
+        )
+        what, got = "no image of this framework", str(request.framework)
+        yield _wrong(request, "framework", what, got, allowed, fix)
     if not request.devices:
         return
     if build is not None and build.cuda is None:
@@ -130,19 +140,19 @@ def _place(lock: Lock, request: Request) -> Iterator[Problem]:
         allowed = ", ".join(usable) or "none: the team has no quota"
         yield _wrong(request, "pool", "team has no quota of this pool", pool, allowed, fix)
         return
-    found = offers(lock.pools[pool])
+    found = args.pools[pool].offers
     if request.resource is not None and request.resource not in found:
         what = "pool does not offer this resource"
         yield _unknown(request, "resource", what, request.resource, found)
         return
-    yield from _numbers(lock, request, pool)
+    yield from _numbers(args, request, pool)
 
 
-def _numbers(lock: Lock, request: Request, pool: str) -> Iterator[Problem]:
+def _numbers(args: JobsArgs, request: Request, pool: str) -> Iterator[Problem]:
     key = "gpus" if request.gpus else "shares"
-    resource = placing.resource(lock, request, pool)
-    mode = lock.pools[pool].sharing.mode
-    if (wrong := _mode(request, lock.pools[pool], pool)) is not None:
+    resource = placing.resource(args, request, pool)
+    mode = args.pools[pool].mode
+    if (wrong := _mode(request, args.pools[pool], pool)) is not None:
         yield wrong
         return
     if mode == "mps" and request.devices > 1:
@@ -150,7 +160,7 @@ def _numbers(lock: Lock, request: Request, pool: str) -> Iterator[Problem]:
         what = "a pod gets one share of MPS"
         yield _wrong(request, key, what, str(request.devices), "1", fix)
         return
-    node = offers(lock.pools[pool])[resource]
+    node, nodes = args.pools[pool].offers[resource], args.pools[pool].nodes
     if request.devices > node:
         what = f"no node of {pool} has as much {resource} for one pod"
         fix = f"ask for at most {node} in each pod, and for more pods"
@@ -160,9 +170,8 @@ def _numbers(lock: Lock, request: Request, pool: str) -> Iterator[Problem]:
     room = request.pods // max(1, node // request.devices) + bool(
         request.pods % max(1, node // request.devices)
     )
-    nodes = offered(lock, pool)[resource] // node
-    quota = lock.teams[request.team].gpus[pool].get(resource)
-    most = _most(quota, offered(lock, pool)[resource])
+    quota = args.teams[request.team].gpus[pool].get(resource)
+    most = _most(quota, node * nodes)
     told = f"{request.pods} pods with {request.devices} of {resource}: {in_all}"
     if room > nodes:
         fit = nodes * (node // request.devices)
@@ -176,15 +185,15 @@ def _numbers(lock: Lock, request: Request, pool: str) -> Iterator[Problem]:
         yield _wrong(request, "pods", what, told, f"at most {most}", fix)
 
 
-def _mode(request: Request, pool: Pool, name: str) -> Problem | None:
+def _mode(request: Request, pool: JobPool, name: str) -> Problem | None:
     """Return the refusal of whole GPUs where they are shared, and of shares where they are not."""
-    shared = pool.sharing.mode in SHARED
+    shared = pool.mode in SHARED
     if request.gpus and shared:
-        what = f"{name} has no whole GPUs: it shares them by {pool.sharing.mode}"
+        what = f"{name} has no whole GPUs: it shares them by {pool.mode}"
         fix = f"write shares: {request.gpus}, or choose a pool with mode none"
         return _wrong(request, "gpus", what, str(request.gpus), "shares", fix)
     if request.shares and not shared:
-        by = "by claims, which a team's queue does not count" if pool.sharing.mode == "dra" else ""
+        by = "by claims, which a team's queue does not count" if pool.mode == "dra" else ""
         what = f"{name} has no shares{' but ' + by if by else ': its GPUs are whole'}"
         fix = f"write gpus: {request.shares}, or choose a pool that shares its GPUs"
         return _wrong(request, "shares", what, str(request.shares), "gpus", fix)
@@ -198,13 +207,13 @@ def _most(quota: Quota | None, total: int) -> int:
     return total if quota.borrow is None else min(total, quota.guaranteed + quota.borrow)
 
 
-def _no_framework(lock: Lock, request: Request, pools: Iterable[str]) -> Problem:
+def _no_framework(args: JobsArgs, request: Request, pools: Iterable[str]) -> Problem:
     has = [
         f"{build.name}-{build.version} of {pool}"
         for pool in pools
-        for build in lock.pools[pool].frameworks
+        for build in args.pools[pool].frameworks
     ]
-    several = [pool for pool in pools if build_of(lock.pools[pool], str(request.framework))]
+    several = [pool for pool in pools if args.pools[pool].build(request.framework)]
     what = "several pools have this framework" if several else "pool does not have this framework"
     allowed = ", ".join(has) or "none: bedplate_frameworks of the site names none for them"
     fix = "write pool" if several else "choose one of them, or add it to bedplate_frameworks"

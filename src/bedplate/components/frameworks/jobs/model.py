@@ -1,8 +1,8 @@
-"""What a job asks for, before it is checked against a lock."""
+"""What a job asks for, before it is checked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 Form = Literal["Job", "JobSet", "VolcanoGang", "MPI", "torchrun"]
@@ -25,7 +25,7 @@ class Request:
     Attributes:
         name: of the job and of what it needs.
         team: whose quota it takes.
-        image: what its containers run.
+        image: what its containers run: an own image by name, or any by digest.
         form: how its pods belong together.
         command: what they run; the image's own where it is empty.
         pods: how many, one after the other on nodes as they have room.
@@ -38,12 +38,13 @@ class Request:
         seconds: how long it may run; what waits in the queue is not counted.
         volumes: data.
         environment: further variables of the containers.
-        framework: NAME or NAME-VERSION of a build that the pool must have.
+        framework: NAME or NAME-VERSION of a build that the pool must have: its image runs
+            where none is named.
     """
 
     name: str
     team: str
-    image: str
+    image: str = ""
     form: str = "Job"
     command: tuple[str, ...] = ()
     pods: int = 1
@@ -67,8 +68,3 @@ class Request:
     def ranks_per_pod(self) -> int:
         """Return the processes in each pod: as many as GPUs, and one where GPUs are shared."""
         return self.processes or max(1, self.gpus)
-
-
-def with_image(request: Request, image: str) -> Request:
-    """Return the same job with another image."""
-    return replace(request, image=image)

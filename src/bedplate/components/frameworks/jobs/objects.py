@@ -1,4 +1,4 @@
-"""A job as objects of Kubernetes: queue and scheduler as add-ons and preset of the lock say.
+"""A job as objects of Kubernetes: queue and scheduler as add-ons and preset say.
 
 Pure functions: `kubectl apply` takes what they return as well as Pulumi does.
 """
@@ -13,9 +13,9 @@ from bedplate.components.schedulers.kueue.objects import QUEUE, QUEUE_LABEL
 from bedplate.components.schedulers.volcano_objects import QUEUE_NAME, SCHEDULER
 
 if TYPE_CHECKING:
+    from bedplate.components.frameworks.jobs.args import JobsArgs
     from bedplate.components.frameworks.jobs.model import Request
     from bedplate.components.frameworks.jobs.pods import Object
-    from bedplate.lock import Lock
 
 JOBSETS: Final = "jobset.x-k8s.io/v1alpha2"
 VOLCANO_JOBS: Final = "batch.volcano.sh/v1alpha1"
@@ -31,40 +31,40 @@ TASK: Final = "pod"
 TASK_INDEX: Final = "volcano.sh/task-index"
 
 
-def objects(lock: Lock, request: Request) -> list[Object]:
+def objects(args: JobsArgs, request: Request) -> list[Object]:
     """Return the objects of a job that has no problems, in the order in which they are made.
 
     The Secret of an MPI job is not among them: `ssh-privatekey` in NAME-ssh, made by who starts it.
     """
     if request.form == "JobSet":
-        return [_jobset(lock, request)]
-    if request.form == "VolcanoGang" and "kueue" not in lock.addons:
-        return [_volcano_job(lock, request)]
+        return [_jobset(args, request)]
+    if request.form == "VolcanoGang" and "kueue" not in args.addons:
+        return [_volcano_job(args, request)]
     found = []
     if request.pods > 1 or request.form in ("MPI", "torchrun"):
-        found.append(_service(lock, request))
+        found.append(_service(args, request))
     if request.form == "MPI":
-        found.append(_scripts(lock, request))
-    return [*found, _job(lock, request)]
+        found.append(_scripts(args, request))
+    return [*found, _job(args, request)]
 
 
-def by_volcano(lock: Lock, request: Request) -> bool:
+def by_volcano(args: JobsArgs, request: Request) -> bool:
     """Tell whether Volcano places the pods of a job: as a gang, or since the quotas are its own."""
-    known = lock.addons
+    known = args.addons
     if "volcano" not in known:
         return False
-    gang = lock.preset.placement.gang and request.pods > 1
+    gang = args.preset.placement.gang and request.pods > 1
     return request.form == "VolcanoGang" or gang or "kueue" not in known
 
 
-def _metadata(lock: Lock, request: Request, name: str | None = None) -> Object:
-    return {"name": name or request.name, "namespace": placing.namespace(lock, request)}
+def _metadata(args: JobsArgs, request: Request, name: str | None = None) -> Object:
+    return {"name": name or request.name, "namespace": placing.namespace(args, request)}
 
 
-def _queued(lock: Lock, request: Request) -> Object:
+def _queued(args: JobsArgs, request: Request) -> Object:
     """Return the metadata of what waits in the queue."""
-    found = _metadata(lock, request)
-    if "kueue" in lock.addons:
+    found = _metadata(args, request)
+    if "kueue" in args.addons:
         labels = {QUEUE_LABEL: QUEUE}
         if request.seconds is not None:
             labels[LONGEST] = str(request.seconds + LATER)
@@ -72,24 +72,24 @@ def _queued(lock: Lock, request: Request) -> Object:
     return found
 
 
-def _gang(lock: Lock, request: Request) -> Object:
+def _gang(args: JobsArgs, request: Request) -> Object:
     """Return the annotation of a Job whose pods start together, if they do."""
-    if not by_volcano(lock, request):
+    if not by_volcano(args, request):
         return {}
     return {"annotations": {GANG: str(request.pods)}}
 
 
-def _template(lock: Lock, request: Request, meeting: str) -> Object:
+def _template(args: JobsArgs, request: Request, meeting: str) -> Object:
     """Return the pods of a Job, with the scheduler that places them."""
-    found = pods.template(lock, request, meeting)
-    if by_volcano(lock, request):
+    found = pods.template(args, request, meeting)
+    if by_volcano(args, request):
         found["spec"]["schedulerName"] = SCHEDULER
-        if "kueue" not in lock.addons:
+        if "kueue" not in args.addons:
             found["metadata"]["annotations"] = {QUEUE_NAME: request.team}
     return {key: value for key, value in found.items() if value}
 
 
-def _spec(lock: Lock, request: Request, meeting: str) -> Object:
+def _spec(args: JobsArgs, request: Request, meeting: str) -> Object:
     """Return the specification of a Job. What a drain or the queue stops is no failure."""
     drained = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
     spec: Object = {
@@ -101,29 +101,29 @@ def _spec(lock: Lock, request: Request, meeting: str) -> Object:
     }
     if request.seconds is not None:
         spec["activeDeadlineSeconds"] = request.seconds
-    return {**spec, "template": _template(lock, request, meeting)}
+    return {**spec, "template": _template(args, request, meeting)}
 
 
-def _job(lock: Lock, request: Request) -> Object:
+def _job(args: JobsArgs, request: Request) -> Object:
     meeting = f"{request.name}-0.{request.name}"
-    spec = _spec(lock, request, meeting)
+    spec = _spec(args, request, meeting)
     if request.pods > 1 or request.form in ("MPI", "torchrun"):
         spec["template"]["spec"]["subdomain"] = request.name
     if request.form == "MPI":
         # The others wait for logins until the first is done.
         spec["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
-    metadata = {**_queued(lock, request), **_gang(lock, request)}
+    metadata = {**_queued(args, request), **_gang(args, request)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _jobset(lock: Lock, request: Request) -> Object:
+def _jobset(args: JobsArgs, request: Request) -> Object:
     meeting = f"{request.name}-{WORKERS}-0-0.{request.name}"
-    gang = _gang(lock, request)
-    job = {**({"metadata": gang} if gang else {}), "spec": _spec(lock, request, meeting)}
+    gang = _gang(args, request)
+    job = {**({"metadata": gang} if gang else {}), "spec": _spec(args, request, meeting)}
     return {
         "apiVersion": JOBSETS,
         "kind": "JobSet",
-        "metadata": _queued(lock, request),
+        "metadata": _queued(args, request),
         "spec": {
             "network": {
                 "enableDNSHostnames": True,
@@ -136,16 +136,16 @@ def _jobset(lock: Lock, request: Request) -> Object:
     }
 
 
-def _volcano_job(lock: Lock, request: Request) -> Object:
+def _volcano_job(args: JobsArgs, request: Request) -> Object:
     """Return a job of Volcano's, which has the team's queue where Kueue has none."""
     meeting = f"{request.name}-{TASK}-0.{request.name}"
-    found = pods.template(lock, request, meeting, index=TASK_INDEX)
+    found = pods.template(args, request, meeting, index=TASK_INDEX)
     if request.seconds is not None:
         found["spec"]["activeDeadlineSeconds"] = request.seconds
     return {
         "apiVersion": VOLCANO_JOBS,
         "kind": "Job",
-        "metadata": _metadata(lock, request),
+        "metadata": _metadata(args, request),
         "spec": {
             "schedulerName": SCHEDULER,
             "queue": request.team,
@@ -162,12 +162,12 @@ def _volcano_job(lock: Lock, request: Request) -> Object:
     }
 
 
-def _service(lock: Lock, request: Request) -> Object:
+def _service(args: JobsArgs, request: Request) -> Object:
     """Return the names of the pods, which they have before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(lock, request),
+        "metadata": _metadata(args, request),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -176,13 +176,13 @@ def _service(lock: Lock, request: Request) -> Object:
     }
 
 
-def _scripts(lock: Lock, request: Request) -> Object:
+def _scripts(args: JobsArgs, request: Request) -> Object:
     """Return what each pod of an MPI job starts with, and the user that it runs as."""
     user = f"job:x:{pods.USER}:{pods.USER}::{pods.HOME}:/bin/sh\n"
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(lock, request),
+        "metadata": _metadata(args, request),
         "data": {
             "mpi.sh": (shipped.templates("jobs") / "mpi.sh").read_text(),
             "passwd": f"root:x:0:0:root:/root:/bin/sh\n{user}",

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bedplate.components.frameworks.jobs import placing
 from bedplate.components.schedulers.topology import POOL_LABEL
-from bedplate.lock import rdma
-from bedplate.lock.taints import tolerations
+from bedplate.lock.rdma import settings_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bedplate.components.frameworks.jobs.args import JobsArgs
     from bedplate.components.frameworks.jobs.model import Request
-    from bedplate.lock import Lock
 
 Object = dict[str, Any]
 
@@ -28,18 +27,17 @@ USER: Final = 1000
 
 
 def template(
-    lock: Lock, request: Request, meeting: str, *, index: str = INDEX
+    args: JobsArgs, request: Request, meeting: str, *, index: str = INDEX
 ) -> dict[str, Object]:
     """Return metadata and specification of each pod.
 
     Args:
-        lock: what was decided.
+        args: teams, pools and add-ons.
         request: what is asked for; it has no problems.
         meeting: host name of the first pod.
         index: the label that has the pod's number.
     """
-    own = placing.images(lock).get(request.image)
-    container: Object = {"name": "main", "image": own.image if own else request.image}
+    container: Object = {"name": "main", "image": placing.image(args, request)}
     if command := _command(request):
         container["command"] = command
     environment = [
@@ -48,13 +46,13 @@ def template(
     ]
     if environment:
         container["env"] = environment
-    pool = placing.pool(lock, request)
+    pool = placing.pool(args, request)
     if request.devices and pool is not None:
-        asked = {placing.resource(lock, request, pool): str(request.devices)}
-        if request.gpus and request.pods > 1 and (devices := rdma.resources(lock.pools[pool])):
+        asked = {placing.resource(args, request, pool): str(request.devices)}
+        if request.gpus and request.pods > 1 and (devices := args.pools[pool].rdma):
             # Memory is locked without a capability: the runtime's limit of it is raised.
             asked |= dict.fromkeys(devices, "1")
-            container["envFrom"] = [{"configMapRef": {"name": rdma.settings_name(pool)}}]
+            container["envFrom"] = [{"configMapRef": {"name": settings_name(pool)}}]
         container["resources"] = {"limits": asked}
     mounts, volumes = _volumes(request)
     container["volumeMounts"] = mounts
@@ -66,8 +64,8 @@ def template(
     }
     if pool is not None:
         spec["nodeSelector"] = {POOL_LABEL: pool}
-    if found := tolerations(lock, lock.pools if pool is None else [pool]):
-        spec["tolerations"] = found
+    if found := (args if pool is None else args.pools[pool]).tolerations:
+        spec["tolerations"] = list(found)
     if request.form == "MPI":
         _without_root(request, spec, container)
     return {"metadata": {}, "spec": spec}
