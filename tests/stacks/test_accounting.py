@@ -9,14 +9,17 @@ import pytest
 from bedplate.accounting.store import NAMESPACE
 from bedplate.bill.needs import PYTHON, images_of
 from bedplate.catalogue import load_catalogue
+from bedplate.components.cluster import artifact
 from bedplate.components.frameworks import hub_use
-from bedplate.components.frameworks.accounting import Accounting, idle_of
+from bedplate.components.frameworks.accounting import Accounting, accounting_args, idle_of
 from bedplate.components.schedulers.accounting_objects import objects
 from bedplate.components.schedulers.kueue import person_limits
+from bedplate.lock import load_lock
 from bedplate.lock.courses import Course, PerUser, Share
 from bedplate.pods.hub import node_use
 from tests.schedulers.locks import lock_of
 from tests.schedulers.nodes import GPU
+from tests.stacks.locks import DEMO
 from tests.stacks.test_components import run
 
 if TYPE_CHECKING:
@@ -103,6 +106,23 @@ def test_a_site_without_a_hub_has_recorder_and_readers_where_a_team_has_an_idle_
     # Nobody but the recorder lists them, by what it may do in all namespaces.
     roles = engine.seen["kubernetes:rbac.authorization.k8s.io/v1:Role"]
     assert [one.inputs["metadata"]["namespace"] for one in roles] == [NAMESPACE]
+
+
+@pytest.mark.parametrize("course", [False, True])
+def test_readers_come_with_the_recorder_unless_a_courses_hub_brings_them(
+    monkeypatch: pytest.MonkeyPatch, *, course: bool
+) -> None:
+    """A site may have settings of a hub before its first course: the stack makes no hub then."""
+    monkeypatch.setattr(artifact, "image", lambda *_: "python:1")
+    lock = load_lock(DEMO)
+    assert lock.cluster is not None
+    assert lock.cluster.hub is not None
+    if not course:
+        cluster = lock.cluster.model_copy(update={"courses": {}})
+        lock = lock.model_copy(update={"cluster": cluster})
+    args = accounting_args(DEMO, lock)
+    assert args is not None
+    assert bool(args["readers"]) is not course
 
 
 def test_it_lets_requests_in_in_the_namespaces_of_teams_with_a_limit_alone() -> None:

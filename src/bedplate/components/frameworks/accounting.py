@@ -96,7 +96,8 @@ def accounting_args(site: Path, lock: Lock) -> AccountingArgs | None:
         "idle": idle_of(lock),
         "per_user": person_limits.by_namespace(lock.teams),
         "hours": person_limits.hours(lock),
-        "readers": [] if lock.cluster.hub else hub_use.for_recorder(lock, image),
+        # The stack of frameworks makes the hub, which brings them, with the first course.
+        "readers": [] if lock.courses else hub_use.for_recorder(lock, image),
     }
 
 
