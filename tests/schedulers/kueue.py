@@ -45,6 +45,11 @@ MAKERS = (
 
 def rendered(name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the objects of an add-on's chart with a component's values, as Helm renders them."""
+    return [one for one in yaml.load_all(template(name, given), yaml.CSafeLoader) if one]
+
+
+def template(name: str, given: dict[str, Any]) -> str:
+    """Return the same as Helm's text: reading it takes as long as rendering."""
     (chart,) = (tool(name).parent / "share").glob(f"{name}-*.tgz")
     command = [str(tool("helm") / "helm"), "template", name, str(chart), "--include-crds"]
     command += [f"--namespace={name}-system", "--values=-"]
@@ -52,7 +57,7 @@ def rendered(name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
         command, input=yaml.safe_dump(given), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
+    return done.stdout
 
 
 class Controller:

@@ -256,7 +256,8 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
     """Yield the notebooks of courses: an image for each build, the base where a course has none.
 
     One that a fact says to hold that very build is taken; any other is one that the site builds.
-    Teams' jobs run these images too: those of the other builds are there once they are built.
+    Jobs run these images too, those of a course's team as well: those of the other builds are there
+    once they are built.
     """
     wanted: dict[str, Framework | None] = {}
     for course in lock.courses.values():
@@ -268,7 +269,7 @@ def notebooks_of(lock: Lock, catalogue: Catalogue) -> Iterator[tuple[str, Needed
         if not course.frameworks:
             wanted[builds.notebook(None)] = None
     of_courses = set(wanted)
-    if lock.teams.keys() - lock.courses.keys():
+    if lock.teams:
         pools = sorted(pools_of_nodes(lock))
         of_pools = [build for pool in pools for build in lock.pools[pool].frameworks]
         wanted |= {builds.notebook(build): build for build in of_pools}

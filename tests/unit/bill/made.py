@@ -49,11 +49,14 @@ def make(site: Path) -> Bill:
         },
         images={
             name: Image(
-                digest=f"sha256:{sha256_of(name)}",
-                manifest=f"sha256:{sha256_of(name)}",
+                digest=needed.digest or f"sha256:{sha256_of(name)}",
+                manifest=needed.digest or f"sha256:{sha256_of(name)}",
                 size=1,
                 needed_by=needed.needed_by,
                 known=known,
+                notebook=dict.fromkeys(needed.starts.packages, needed.starts.hub)
+                if needed.starts
+                else {},
             )
             for name, needed in needs.images.items()
         },
