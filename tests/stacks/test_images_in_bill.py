@@ -15,7 +15,7 @@ import pytest
 
 from bedplate.cli.main import main
 from bedplate.components.frameworks.jobs import placing
-from bedplate.components.frameworks.training import request_of
+from bedplate.components.frameworks.training import request_of, training_args
 from bedplate.components.rendering.program import registered
 from bedplate.lock import load_lock
 from tests.schedulers.certificates import Authority
@@ -169,15 +169,20 @@ def test_what_the_stacks_pull_is_in_the_bill_by_its_digest(case: Case, site: Pat
 
 def test_what_a_job_may_name_is_in_the_bill_by_its_digest(site: Path) -> None:
     """Of a course's team too: its jobs are an administrator's."""
-    known, lock = listed(made.make(site)), load_lock(site)
+    known, cluster = listed(made.make(site)), training_args(site, load_lock(site))
     asked = [
         {"team": team, "pool": pool, "framework": f"{build.name}-{build.version}"}
-        for team in lock.teams
-        for pool in placing.pools_with_quota(lock, team)
-        for build in lock.pools[pool].frameworks
+        for team in cluster.teams
+        for pool in placing.pools_with_quota(cluster, team)
+        for build in cluster.pools[pool].frameworks
     ]
     assert asked
-    for one in asked:
-        request = request_of("train", {"site": site, "lock": lock, "command": ["x"], **one})
-        assert request.image in known, one
-    assert {image.image for image in placing.images(lock).values()} <= known.keys()
+    own = [
+        {"team": team, "image": image}
+        for image, pool in placing.images(cluster).items()
+        for team in cluster.teams
+        if pool in placing.pools_with_quota(cluster, team)
+    ]
+    for one in (*asked, *own):
+        request = request_of("train", {"cluster": cluster, "command": ["x"], **one})
+        assert placing.image(cluster, request) in known, one
