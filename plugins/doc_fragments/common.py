@@ -2,7 +2,7 @@
 
 
 class ModuleDocFragment:
-    """For a module that changes a host; the others are extended by their names."""
+    """`bedplate.gpu.common` is for a module that changes a host; others are `common.NAME`."""
 
     DOCUMENTATION = r"""
 author: [The Bedplate authors]

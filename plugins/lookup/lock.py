@@ -20,8 +20,8 @@ options:
     elements: path
     required: true
 notes:
-  - A dynamic inventory whose answer changes while no file does is noticed by
-    C(bedplate plan SITE --check).
+  - A dynamic inventory whose answer changes while no file does is noticed by the next run, and by
+    C(bedplate plan SITE --check). A run that refreshes its inventory goes on with the first answer.
 """
 
 EXAMPLES = r"""

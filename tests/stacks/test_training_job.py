@@ -129,6 +129,16 @@ def test_an_own_image_that_the_bill_refuses_runs_no_job(monkeypatch: pytest.Monk
         up(cluster=training_args(SITE, site), image="mine", gpus=1)
 
 
+def test_an_input_that_there_is_not_is_refused_with_the_nearest() -> None:
+    """Python's own error would name neither the job nor what is allowed."""
+    with pytest.raises(StackError) as refused:
+        up(gpu=1, data=[{"claim": "c", "att": "/d"}])
+    said = str(refused.value).splitlines()
+    assert said[0].startswith("unknown input of a job — train — got gpu / allowed cluster, team, ")
+    assert "— write gpus" in said[0]
+    assert "train.data — got att / allowed claim, at, read_only — write at" in said[1]
+
+
 def test_what_is_wrong_is_refused_before_anything_is_made() -> None:
     with pytest.raises(StackError) as refused:
         TrainingJob(

@@ -116,6 +116,17 @@ sys.exit(worker.exitcode)
 """
 
 
+def test_a_runs_name_is_that_of_the_program_that_began_the_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On another boot the same number and time are another run."""
+    boot, number, ticks = module._run().split()
+    assert (len(boot), number) == (36, str(os.getpid()))
+    assert int(ticks) > 0
+    monkeypatch.setattr(module.os, "getpid", lambda: 2**30)
+    assert not module._run()
+
+
 def test_a_program_is_asked_once_by_each_run(site: Path, tmp_path: Path) -> None:
     """By each of its workers it would cost seconds for each task of each host."""
     elsewhere, asked = tmp_path / "elsewhere", tmp_path / "asked"

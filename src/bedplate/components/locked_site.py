@@ -1,4 +1,4 @@
-"""A site's lock with its artifacts, refused when stale: what plays read, once per run and host."""
+"""A site's lock with its artifacts, refused when stale: what plays read."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def locked_site(site: Path) -> dict[str, Any]:
     Plays ask for it in every task of every host, each in a process of its own: what was checked
     once is kept below the site under a digest of the files that it came from. That is read without
     importing what checks it, which costs fifty times as much as the reading. A site whose inventory
-    comes from elsewhere is asked anew by each run: its files do not tell, and a run that has begun
-    goes on with the inventory that it has read.
+    comes from elsewhere is asked anew by each run: its files do not tell.
     """
     fingerprint, dynamic = _looked_at(site)
     if dynamic:
@@ -66,16 +65,18 @@ def locked_site(site: Path) -> dict[str, Any]:
 def _run() -> str:
     """Name the run that asks, by its program: Ansible's workers are processes that it began.
 
-    Empty where the system does not say when a program began: its number alone may come again.
+    Its number comes again, so the boot and the time since then belong to the name. Empty where the
+    system does not say them.
     """
     begun_by = multiprocessing.parent_process()
     pid = os.getpid() if begun_by is None else begun_by.pid
     try:
-        # After the name, which may hold anything: proc_pid_stat(5).
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        # After the program's name, which may hold anything: proc_pid_stat(5).
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return f"{boot} {pid} {int(fields[19])}"
+    except (OSError, ValueError, IndexError):
         return ""
-    return f"{pid} {fields[19]}"
 
 
 def _looked_at(site: Path) -> tuple[str, bool]:

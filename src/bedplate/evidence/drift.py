@@ -46,7 +46,7 @@ REMEDIES = {
     "slurm, rebooting": _PLAY
     + "slurm --limit {hosts} -e slurm_change_nodes=true -e nvidia_driver_reboot_allowed=true",
 }
-#: The remedy for a role's reboots that ends more than the host.
+#: The remedy for reboots that take more down than the host: its guests.
 REBOOTS = {"gpu_passthrough": "site, rebooting hypervisors"}
 #: Remedies that make up for a plainer one.
 MORE = {

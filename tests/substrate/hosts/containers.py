@@ -10,6 +10,7 @@ import io
 import json
 import resource
 import tarfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,8 @@ NEVER_STARTED = ("configured", "created", "initialized")
 class Machine:
     """What matters about the machine below: cgroup version and the limits it can pass on.
 
-    `flat`: hosts may have groups at the top of the tree of cgroups. In podman's own group all of
-    them together have the weight of one.
+    `flat`: hosts may have groups at the top of the tree of cgroups, each with a weight. In podman's
+    own group all of them together have the weight of one. Not tried with cgroup v2 alone.
     """
 
     cgroup: int
@@ -103,7 +104,9 @@ def create_command(
 
 def spec_digest(description: Description, host: Host) -> str:
     """Return a digest of what the description says of a host: it tells when that has changed."""
-    parts = [description.network, description.subnet, *map(str, (host.address, host.os, host.gpus))]
+    name = description.container(host)
+    parts = [description.network, description.subnet, group(name)]
+    parts += map(str, (host.address, host.os, host.gpus))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -115,8 +118,8 @@ def volume(container: str) -> str:
 def group(container: str) -> str:
     """Return the cgroup that a host's container lies in, at the top of the tree.
 
-    It is one below the top, because what the top hands on of cgroup v2 on a machine of both
-    versions would reach the container, and crun refuses to run on a host with that.
+    The container is one below it: on a machine with both versions of cgroups, one at the top would
+    see controllers of version 2, and crun refuses to run there.
     """
     return f"/bedplate-{container}"
 
@@ -206,8 +209,12 @@ def remove(name: str) -> None:
         run(["podman", "rm", "--force", "--time", "0", "--volumes", name])
     if succeeds(["podman", "volume", "exists", volume(name)]):
         run(["podman", "volume", "rm", volume(name)])
-    for parent in CGROUPS.glob(f"*{group(name)}"):
-        # Podman leaves a group that it was given, and in it one for what watches the container.
-        for folder in (*parent.glob("*/"), parent):
-            with suppress(OSError):  # gone already, or by itself in a moment
+    # Podman leaves a group that it was given, and in it one of conmon, which ends a moment later.
+    for _ in range(10):
+        left = [*CGROUPS.glob(f"*{group(name)}/*/"), *CGROUPS.glob(f"*{group(name)}")]
+        for folder in left:
+            with suppress(OSError):
                 folder.rmdir()
+        if not any(folder.exists() for folder in left):
+            return
+        time.sleep(0.1)

@@ -149,6 +149,11 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
         StackError: something is wrong with it; all that is, with what would be right.
     """
     given: dict[str, Any] = {**args}
+    wrong = jobs.names(name, given, TrainingJobArgs.__annotations__)
+    for one in given.get("data", ()):
+        wrong += jobs.names(f"{name}.data", one, DataArgs.__annotations__)
+    if wrong:
+        raise StackError(str(BedplateError(wrong)))
     cluster, limit = given.pop("cluster"), given.pop("time_limit", None)
     given["volumes"] = tuple(Volume(**one) for one in given.pop("data", ()))
     given["command"] = tuple(given.get("command", ()))

@@ -1,7 +1,7 @@
 """Jobs that ask for GPUs, as objects of Kubernetes that go with queues and pools."""
 
 from bedplate.components.frameworks.jobs.args import JobPool, JobsArgs, jobs_args
-from bedplate.components.frameworks.jobs.check import problems
+from bedplate.components.frameworks.jobs.check import names, problems
 from bedplate.components.frameworks.jobs.model import (
     FORMS,
     Form,
@@ -18,6 +18,7 @@ __all__ = [
     "Request",
     "Volume",
     "jobs_args",
+    "names",
     "objects",
     "problems",
 ]

@@ -26,6 +26,22 @@ SHARED: Final = ("time-slicing", "mps", "mig", "hami")
 SEVERAL: Final = ("MPI", "torchrun")
 
 
+def names(job: str, given: Iterable[str], known: Iterable[str]) -> list[Problem]:
+    """Return which inputs of a job are called as none is."""
+    allowed = list(known)
+    found = []
+    for one in given:
+        if one not in allowed:
+            close = nearest(one, allowed)
+            fix = f"write {close}" if close else "remove it"
+            found.append(
+                Problem(
+                    "unknown input of a job", key=job, got=one, allowed=", ".join(allowed), fix=fix
+                )
+            )
+    return found
+
+
 def problems(args: JobsArgs, request: Request) -> list[Problem]:
     """Return what is wrong with a job on a cluster; none is a job that can run."""
     found = [*_itself(request), *_form(args, request)]
