@@ -101,14 +101,17 @@ def test_builds_for_cpus_and_gpus_are_decided_beside_each_other() -> None:
     assert isinstance(plan, Plan), plan.problems
     pool = plan.lock.pools["pool_a"]
     assert [one.name for one in pool.frameworks] == ["jax", "jax-cpu"]
-    names = {asked: build_of(pool, asked) for asked in ("jax", "jax-0.12", "jax-cpu", "jax-cpu-0")}
+    names = {
+        asked: build_of(pool.frameworks, asked)
+        for asked in ("jax", "jax-0.12", "jax-cpu", "jax-cpu-0")
+    }
     assert {asked: one.name if one else None for asked, one in names.items()} == {
         "jax": "jax",
         "jax-0.12": "jax",
         "jax-cpu": "jax-cpu",
         "jax-cpu-0": "jax-cpu",
     }
-    assert build_of(pool, "jax-0.1") is None
+    assert build_of(pool.frameworks, "jax-0.1") is None
 
 
 SIZE = {"name": "large", "share": {"gpus": 2}, "at_once": 1}

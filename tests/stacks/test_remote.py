@@ -57,7 +57,7 @@ def test_the_component_makes_the_documents_of_the_configured_engine() -> None:
     ("changed", "message"),
     [
         # A tag is what is refused here: an engine is named by its digest.
-        ({"bedplate:remoteEngine": "engine:latest"}, "got engine:latest / allowed NAME@sha256:…"),
+        ({"bedplate:remoteEngine": "engine:1"}, "got engine:1 / allowed NAME@sha256:…"),
         ({"bedplate:remoteImage": ""}, "bedplate:remoteImage — got nothing / allowed NAME@sha256"),
         ({"bedplate:remoteEngineCommand": '"engine"'}, "got engine / allowed a list of words"),
         ({"bedplate:remoteEnginePort": "7443"}, "got 7443 / allowed 1 to 65535 without 7443"),

@@ -262,7 +262,7 @@ def test_settings_of_the_stack_count(
     assert ENGINE in capsys.readouterr().out
 
     # A tag is what is refused here: an engine is named by its digest.
-    config["bedplate:remoteEngine"] = "engine:latest"
+    config["bedplate:remoteEngine"] = "engine:1"
     (stacks / "frameworks/Pulumi.engine.yaml").write_text(yaml.safe_dump({"config": config}))
     assert main(["render", str(site)]) == 3
     said = capsys.readouterr()

@@ -14,7 +14,7 @@ from bedplate.components.cluster import artifact
 from bedplate.components.cluster.manifest import token
 from bedplate.components.config import StackError
 from bedplate.components.frameworks import jobs
-from bedplate.components.frameworks.training import TrainingJob, training_args
+from bedplate.components.frameworks.training import TrainingJob, request_of, training_args
 from bedplate.lock.model import Framework, TeamImage
 from tests.frameworks.examples import EXAMPLES, HOUR, QUEUED, lock, objects
 from tests.stacks.test_components import Engine, run
@@ -133,10 +133,14 @@ def test_an_input_that_there_is_not_is_refused_with_the_nearest() -> None:
     """Python's own error would name neither the job nor what is allowed."""
     with pytest.raises(StackError) as refused:
         up(gpu=1, data=[{"claim": "c", "att": "/d"}])
-    said = str(refused.value).splitlines()
-    assert said[0].startswith("unknown input of a job — train — got gpu / allowed cluster, team, ")
-    assert "— write gpus" in said[0]
-    assert "train.data — got att / allowed claim, at, read_only — write at" in said[1]
+    said = str(refused.value)
+    assert "unknown input of a job — train — got gpu / allowed cluster, team, " in said
+    assert "— write gpus" in said
+    assert "train.data — got att / allowed claim, at, read_only — write at" in said
+    assert "input of a job is missing — train.data — got nothing / allowed at" in said
+    with pytest.raises(StackError, match="missing — train — got nothing / allowed cluster") as none:
+        request_of("train", {"command": ["x"]})
+    assert "allowed team — write team" in str(none.value)
 
 
 def test_what_is_wrong_is_refused_before_anything_is_made() -> None:

@@ -52,6 +52,14 @@ def test_a_job_that_fits_is_not_refused() -> None:
     assert said(replace(GOOD, namespace="vision-night")) == []
 
 
+def test_a_cluster_without_teams_is_told_of() -> None:
+    (found, *_) = jobs.problems(JobsArgs({}, {}), GOOD)
+    assert str(found) == (
+        "unknown team — train.team — got vision / allowed none: no team — "
+        "add it to bedplate_teams of the site"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

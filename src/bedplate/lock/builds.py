@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bedplate.lock.courses import Course
-    from bedplate.lock.model import Framework, Lock, Pool
+    from bedplate.lock.model import Framework, Lock
 
 #: Of images that a site builds itself. No registry of the internet can have this name (ADR 32).
 REGISTRY: Final = "images.bedplate.internal"
@@ -26,11 +26,11 @@ class Own:
     name: str
 
 
-def build_of(pool: Pool, named: str) -> Framework | None:
-    """Return a pool's build of a framework by NAME or NAME-VERSION: the newest of several."""
+def build_of(builds: Iterable[Framework], named: str) -> Framework | None:
+    """Return the build of a framework by NAME or NAME-VERSION: the newest of several."""
     found = [
         one
-        for one in pool.frameworks
+        for one in builds
         if named == one.name or f"{one.name}-{one.version}.".startswith(f"{named}.")
     ]
     return max(found, key=lambda one: (parts(one.version), one.variant), default=None)
@@ -43,7 +43,7 @@ def of_course(lock: Lock, course: Course) -> list[Framework | Own]:
         if lock.cluster is not None and named in lock.cluster.images:
             found.setdefault(named, Own(named))
             continue
-        build = build_of(lock.pools[course.pool], named)
+        build = build_of(lock.pools[course.pool].frameworks, named)
         if build is None:
             raise AssertionError(f"a plan decides the builds of courses, and not {named}")
         found.setdefault(build.identity, build)

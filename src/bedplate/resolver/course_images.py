@@ -62,7 +62,7 @@ def problems(site: Site, lock: Lock, catalogue: Catalogue) -> Iterator[Problem]:
     host = first(site)
     for one in listed(host.wishes.bedplate_courses):
         for place, named in enumerate(one.course.frameworks):
-            build = builds.build_of(lock.pools[one.course.pool[0]], named)
+            build = builds.build_of(lock.pools[one.course.pool[0]].frameworks, named)
             if build is None or (name := builds.notebook(build)) not in lacking:
                 continue
             lacking.remove(name)

@@ -161,7 +161,7 @@ def _frameworks(
     for place, named in enumerate(one.course.frameworks):
         if named in host.wishes.bedplate_images:
             continue
-        builds = {name: build_of(pool, named) for name, pool in pools.items()}
+        builds = {name: build_of(pool.frameworks, named) for name, pool in pools.items()}
         got = {name: build.identity for name, build in builds.items() if build is not None}
         if len(set(got.values())) == 1:
             continue

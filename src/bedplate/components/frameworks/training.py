@@ -149,9 +149,9 @@ def request_of(name: str, args: TrainingJobArgs) -> Request:
         StackError: something is wrong with it; all that is, with what would be right.
     """
     given: dict[str, Any] = {**args}
-    wrong = jobs.names(name, given, TrainingJobArgs.__annotations__)
+    wrong = jobs.names(name, given, TrainingJobArgs.__annotations__, ("cluster", "team"))
     for one in given.get("data", ()):
-        wrong += jobs.names(f"{name}.data", one, DataArgs.__annotations__)
+        wrong += jobs.names(f"{name}.data", one, DataArgs.__annotations__, ("claim", "at"))
     if wrong:
         raise StackError(str(BedplateError(wrong)))
     cluster, limit = given.pop("cluster"), given.pop("time_limit", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from bedplate.lock import rdma
 from bedplate.lock.builds import build_of
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bedplate.lock import Lock
-    from bedplate.lock.model import Framework, Pool, Team
+    from bedplate.lock.model import Framework, Team
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class JobPool:
 
     def build(self, named: str | None) -> Framework | None:
         """Return the build by NAME or NAME-VERSION: the newest of several."""
-        # Of a lock's pool, `build_of` reads the frameworks alone.
-        return build_of(cast("Pool", self), named) if named else None
+        return build_of(self.frameworks, named) if named else None
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,21 @@ SHARED: Final = ("time-slicing", "mps", "mig", "hami")
 SEVERAL: Final = ("MPI", "torchrun")
 
 
-def names(job: str, given: Iterable[str], known: Iterable[str]) -> list[Problem]:
-    """Return which inputs of a job are called as none is."""
-    allowed = list(known)
+def names(
+    job: str, given: Iterable[str], known: Iterable[str], needed: Iterable[str]
+) -> list[Problem]:
+    """Return which inputs of a job are called as none is, and which are missing."""
+    allowed, had = list(known), list(given)
     found = []
-    for one in given:
+    for one in had:
         if one not in allowed:
             close = nearest(one, allowed)
-            fix = f"write {close}" if close else "remove it"
-            found.append(
-                Problem(
-                    "unknown input of a job", key=job, got=one, allowed=", ".join(allowed), fix=fix
-                )
-            )
+            fix, said = f"write {close}" if close else "remove it", ", ".join(allowed)
+            found.append(Problem("unknown input of a job", key=job, got=one, allowed=said, fix=fix))
+    for one in needed:
+        if one not in had:
+            missing = "input of a job is missing"
+            found.append(Problem(missing, key=job, got="nothing", allowed=one, fix=f"write {one}"))
     return found
 
 
@@ -47,7 +49,9 @@ def problems(args: JobsArgs, request: Request) -> list[Problem]:
     found = [*_itself(request), *_form(args, request)]
     teams = args.teams
     if request.team not in teams:
-        what = "unknown team"
+        what, add = "unknown team", "add it to bedplate_teams of the site"
+        if not teams:
+            return [*found, _wrong(request, "team", what, request.team, "none: no team", add)]
         return [*found, _unknown(request, "team", what, request.team, teams)]
     own = teams[request.team].namespaces
     if request.namespace is not None and request.namespace not in own:
