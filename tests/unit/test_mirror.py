@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bedplate.catalogue import load_catalogue
 from bedplate.common import writing
 from bedplate.mirror import MirrorError, processes, render
 from bedplate.mirror.address import Address
@@ -128,6 +129,26 @@ def test_recipe_digest_follows_tool_versions_text_and_base() -> None:
     assert before == recipes.digest(image, other, "base")
     assert before != recipes.digest(image, tools, "another base")
     assert before != recipes.digest(replace(image, text="{}"), tools, "base")
+
+
+@pytest.mark.parametrize("tool", ["kubernetes", "kubernetes-1.35"])
+def test_a_kubernetes_has_the_images_and_the_archive_that_the_catalogue_names(tool: str) -> None:
+    """Another version of one would be asked for in vain by a site with that Kubernetes."""
+    tools, catalogue = recipes.known_tools(), load_catalogue()
+    release = catalogue.kubernetes[tools[tool].version].value.model_dump()
+    parts = {"kubernetes": release, **{one: release[one] for one in ("etcd", "coredns", "pause")}}
+    asked = {
+        one.value.reference.format(**parts[one.value.component])
+        for one in catalogue.images.values()
+        if one.value.component in parts
+    }
+    made = {one.name: one.tools for one in recipes.images(tools) if one.name in asked}
+    assert made.keys() == asked
+    assert len(asked) == 7
+    on_request = {tools[name].on_request for needed in made.values() for name in needed}
+    assert on_request == {tools[tool].on_request}
+    archives = {one.tool: one.name for one in recipes.files(tools) if "kubelet" in one.files}
+    assert f"/v{release['version']}/" in archives[tool]
 
 
 def test_a_program_of_the_machine_is_not_offered_under_a_pinned_version(tmp_path: Path) -> None:

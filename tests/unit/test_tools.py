@@ -196,13 +196,21 @@ def test_what_is_built_on_request_is_built_only_where_it_is_named(
     asked: list[list[str]] = []
     monkeypatch.setattr(build, "build_missing", lambda names, **_: asked.append(names))
     assert build.main([]) == build.main(["cri-o"]) == build.main(["--demo"]) == 0
-    on_request = {"cri-o", "kwok", "rdma-device-plugin"}
+    older = {"kubernetes-1.35", "etcd-for-1.35", "etcd-tools-for-1.35", "coredns-for-1.35"}
+    on_request = {"cri-o", "kwok", "rdma-device-plugin"} | older
     tests_only = {"helm", "jobset", "nvidia-dra-driver", "volcano"}
     assert asked == [
         [name for name in TOOLS if name not in on_request],
         ["cri-o"],
         [name for name in TOOLS if name not in on_request | tests_only],
     ]
+
+
+def test_another_version_of_a_tool_is_built_as_the_tool_is() -> None:
+    own = TOOLS["coredns-for-1.35"]
+    theirs = TOOLS["coredns"]
+    assert own.without
+    assert own == replace(theirs, name=own.name, version="1.13.1", on_request=True, after="")
 
 
 def test_two_are_built_at_a_time_and_what_shares_packages_waits_for_them(

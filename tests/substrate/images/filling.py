@@ -32,7 +32,7 @@ NOT_THE_VENDORS = (
     "Assembled on this machine from source builds and Debian packages; not the vendor's"
 )
 WORK = ".w-"
-COMPILE = ["gcc", "-Os", "-Wall", "-static", "-s", "-DVERSION=3.10.2"]
+COMPILE = ["gcc", "-Os", "-Wall", "-static", "-s"]
 
 
 def fill(
@@ -248,7 +248,8 @@ class _Filler:
         members = [
             (path.lstrip("/"), None, int(mode, 8)) for path, mode in wanted.directories.items()
         ]
-        own = [(path.lstrip("/"), *self._content(file)) for path, file in wanted.files.items()]
+        tag = wanted.name.rpartition(":")[2]
+        own = [(path.lstrip("/"), *self._content(file, tag)) for path, file in wanted.files.items()]
         own += [(path.lstrip("/"), target, 0o777) for path, target in wanted.links.items()]
         if members or own:
             below.append(oci.pack(self.work / "layer", [*members, *own]))
@@ -272,21 +273,19 @@ class _Filler:
         content, size = self.registry.push(wanted.name, below, config, last)
         return ImageEntry(digest=content, size=size, recipe=recipe)
 
-    def _content(self, file: str | dict[str, str]) -> tuple[Path | bytes, int]:
+    def _content(self, file: str | dict[str, str], tag: str) -> tuple[Path | bytes, int]:
         if isinstance(file, dict):
             return file["text"].encode(), 0o644
         tool, _, name = file.partition(":")
-        if tool in {"compiled", "simulated"}:
-            source = recipes.simulated(file)
-            if tool == "compiled":
-                source = self.tools["kubernetes"].program(f"{name}.c")
-            made = self.work / name
-            run(
-                [*COMPILE, "-o", str(made), str(source)],
-                fix="install gcc and libc6-dev",
-            )
-            return made, 0o755
-        return self.tools[tool].program(name), 0o755
+        source = recipes.simulated(file) if tool == "simulated" else self.tools[tool].program(name)
+        if source.suffix != ".c":
+            return source, 0o755
+        made = self.work / source.stem
+        run(
+            [*COMPILE, f"-DVERSION={tag}", "-o", str(made), str(source)],
+            fix="install gcc and libc6-dev",
+        )
+        return made, 0o755
 
 
 def _blobs(name: str) -> str:

@@ -152,9 +152,7 @@ def images(tools: Mapping[str, Tool]) -> list[Image]:
     found = []
     for name, entry in _read("images.yml")["images"].items():
         sources = [file for file in entry.get("files", {}).values() if isinstance(file, str)]
-        needed = {source.partition(":")[0] for source in sources}
-        compiled = "compiled" in needed
-        needed = (needed - {"compiled", "simulated"}) | ({"kubernetes"} if compiled else set())
+        needed = {source.partition(":")[0] for source in sources} - {"simulated"}
         ours = [simulated(s).read_text() for s in sources if s.startswith("simulated:")]
         if "{flannel_manifest_cni_plugin}" in name:
             needed.add("flannel")
@@ -178,15 +176,14 @@ def files(tools: Mapping[str, Tool]) -> list[File]:
     """Return the files, each at the address that the catalogue has for it."""
     facts = load_catalogue().artifacts
     found = []
-    for artifact, entry in _read("files.yml").items():
-        fact = facts[artifact].value
+    for name, entry in _read("files.yml").items():
+        fact = facts[entry.get("artifact", name)].value
         found.append(
             File(
-                artifact=artifact,
                 fact=fact,
                 name=address(fact, tools[entry["tool"]].version),
                 text=json.dumps(entry, sort_keys=True),
-                **(entry | {"files": tuple(entry.get("files", ()))}),
+                **({"artifact": name} | entry | {"files": tuple(entry.get("files", ()))}),
             )
         )
     return found

@@ -104,7 +104,8 @@ def tools() -> dict[str, Tool]:
     """Read tools.toml, in its order."""
     with (FOLDER / "tools.toml").open("rb") as file:
         entries = tomllib.load(file)
-    return {name: Tool(name=name, **entry) for name, entry in entries.items()}
+    likened = {name: entries.get(entry.pop("like", ""), {}) for name, entry in entries.items()}
+    return {name: Tool(name=name, **likened[name] | entry) for name, entry in entries.items()}
 
 
 def cache() -> Path:
