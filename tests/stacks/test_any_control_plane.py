@@ -116,3 +116,16 @@ def test_a_control_plane_of_another_cluster_is_not_asked(
     with pytest.raises(grpc.RpcError, match="cp1 cannot be reached"):
         planes.create("Node", node).result()
     assert [line for line in world.journal("token create") if line.startswith("cp3")] == []
+
+
+def test_one_that_lost_its_disk_does_not_speak_for_the_cluster(
+    planes: Engine, world: World, node: Values
+) -> None:
+    """A refresh would drop every node, and one that leaves would not be drained."""
+    planes.create("Node", node).result()
+    dies(world, "cp1")
+    world.add("cp1")
+    assert planes.read("Node", node).id == "x"
+    planes.delete("Node", node)
+    (drain,) = world.journal(" drain gpu-a ")
+    assert drain.startswith("cp3: ")

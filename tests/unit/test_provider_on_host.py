@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,6 +59,7 @@ class Host(on_host.Host):
         super().__init__(root, budget=5)
         self.answer = answer
         self.ran: list[str] = []
+        self.others = False
 
     def try_run(
         self,
@@ -68,6 +72,11 @@ class Host(on_host.Host):
             return subprocess.CompletedProcess(argv, 0 if self.answer == "ok" else 1, self.answer)
         answers = {"kubeadm version": "v1.36.3\n"}
         return subprocess.CompletedProcess(argv, 0, answers.get(self.ran[-1], ""))
+
+    def answers(self, endpoint: str) -> bool:  # type: ignore[override]
+        """Whether there is a cluster of others."""
+        assert endpoint == ENDPOINT
+        return self.others
 
 
 def request(host: Host, **more: Any) -> dict[str, Any]:
@@ -251,3 +260,51 @@ def test_a_join_that_cannot_end_by_itself_is_reset_and_repeated(
     state(tmp_path)
     assert not on_host.join(host, wished)["adopted"]
     assert host.ran.index("kubeadm reset") < host.ran.index("kubeadm join")
+
+
+def test_no_second_cluster_is_made_where_one_answers(tmp_path: Path) -> None:
+    """A first control plane whose disk was lost has nothing that says that it was one."""
+    host = Host(tmp_path, "")
+    (tmp_path / "run").mkdir()
+    host.others = True
+    with pytest.raises(on_host.RefusalError, match="a cluster answers at "):
+        on_host.init(host, request(host))
+    assert "kubeadm init" not in host.ran
+    assert on_host.read_mark(host) == {}
+    host.others = False
+    on_host.init(host, request(host))
+    assert "kubeadm init" in host.ran
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """An API server, or a balancer, that says one thing."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(("status", "found"), [(200, True), (401, True), (500, True), (503, False)])
+def test_whoever_answers_at_the_endpoint_is_a_cluster(
+    status: int, found: bool, tmp_path: Path
+) -> None:
+    """Ready or not; a balancer without anybody behind it is none, and neither is an open port."""
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    made += ["-subj", "/CN=localhost", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"]
+    subprocess.run(made, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    kind = type("Kind", (Answers,), {"status": status})
+    with http.server.HTTPServer(("127.0.0.1", 0), kind) as server:
+        plain = server.socket
+        server.socket = context.wrap_socket(plain, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert on_host.Host.answers(f"127.0.0.1:{server.server_port}") is found
+        server.shutdown()
+    assert not on_host.Host.answers(f"127.0.0.1:{server.server_port}")

@@ -89,10 +89,10 @@ class ClusterApi:
                 return await act(host)
             except UnreachableError as error:
                 tried.append(host.name)
-                if not await self._leave(host, tried, error):
+                if not await self._leave(host, tried, "cannot be reached", f": {error}"):
                     raise
 
-    async def _leave(self, host: Machine, tried: Sequence[str], error: UnreachableError) -> bool:
+    async def _leave(self, host: Machine, tried: Sequence[str], why: str, more: str = "") -> bool:
         """Turn to another control plane that is in the cluster; False where there is none."""
         async with self._choosing:
             if self._control_plane.name not in tried:
@@ -111,8 +111,9 @@ class ClusterApi:
                 if done and found["kubeconfig"]:
                     self._control_plane = other
                     if self._tell is not None:
-                        told = f"{host.name} cannot be reached; {other.name} is asked in its place"
-                        await self._tell(f"{told}: {error}")
+                        await self._tell(
+                            f"{host.name} {why}; {other.name} is asked in its place{more}"
+                        )
                     return True
             return False
 
@@ -181,10 +182,20 @@ class ClusterApi:
         return str((await self.access(deadline))["authority"])
 
     async def access(self, deadline: Deadline) -> dict[str, Any]:
-        """Return what the control plane's disk says of the cluster; see `on_host.access`."""
-        return await self._on_a_member(
-            lambda host: self._hosts.ask(host, {"action": "access"}, deadline)
-        )
+        """Return what the control plane's disk says of the cluster; see `on_host.access`.
+
+        One that is reached and has none may have lost its disk: the others are asked then, since
+        its word alone would have all nodes leave the state.
+        """
+
+        async def ask(host: Machine) -> dict[str, Any]:
+            return await self._hosts.ask(host, {"action": "access"}, deadline)
+
+        found = await self._on_a_member(ask)
+        host = self._control_plane
+        if not found["kubeconfig"] and await self._leave(host, [host.name], "has no cluster"):
+            return await self._on_a_member(ask)
+        return found
 
     async def _upload_certificates(self, deadline: Deadline) -> str:
         upload = ["kubeadm", "init", "phase", "upload-certs", "--upload-certs"]

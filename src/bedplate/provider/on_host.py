@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -21,6 +22,8 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +46,9 @@ CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube
 BOOTSTRAP_SECONDS = 60.0
 # How long a command that is ended is waited for.
 LAST_SECONDS = 5.0
+# How long an endpoint gets to answer, and what a balancer says that has nobody behind it.
+ANSWER_SECONDS = 5.0
+NOBODY_BEHIND = (502, 503, 504)
 
 
 class RefusalError(Exception):
@@ -108,6 +114,24 @@ class Host:
             what = " ".join(argv[:2])
             raise FailureError(f"`{what}` ended with status {done.returncode}: {tail(done.stdout)}")
         return done.stdout
+
+    @staticmethod
+    def answers(endpoint: str) -> bool:
+        """Tell whether an API server answers there, whatever it says; nothing is sent to it."""
+        unverified = ssl.create_default_context()
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+        handlers = (
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=unverified),
+        )
+        try:
+            asked = urllib.request.build_opener(*handlers)
+            asked.open(f"https://{endpoint}/readyz", timeout=ANSWER_SECONDS).close()
+        except urllib.error.HTTPError as error:
+            return error.code not in NOBODY_BEHIND
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
@@ -307,6 +331,15 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
         check_tools(host, request["version"])
         if seen["state"] == "half":
             clean(host, request)
+        if host.answers(request["endpoint"]):
+            # A first control plane whose disk was lost would begin a second cluster under the same
+            # address, and the nodes would go over to it.
+            raise RefusalError(
+                f"a cluster answers at {request['endpoint']}, and this host is no member of it "
+                "(allowed no answer, since the first control plane makes a new cluster): switch "
+                "off what answers if it may go; a first control plane that lost its disk cannot be "
+                "replaced while others serve, so leave it out, or restore all from a backup"
+            )
         kubeadm(host, "init", request)
     host.run("systemctl", "start", "kubelet")
     return {"adopted": adopted, **access(host, request)}
