@@ -31,6 +31,18 @@ options:
     description: Why the node is out of service, for people who find it so.
     type: str
     default: taken out of service by bedplate.gpu.upgrade
+  kubelet_version:
+    description:
+      - The version that the kubelet has, or is to get. With O(state=ready) the node has to report
+        it. With O(state=drained) the node stays as it is while an API server is older.
+    type: str
+    default: ""
+  steady:
+    description: Seconds for which a ready node has to stay so, and the API has to answer. Some 40
+      where the kubelet of a control plane has got another minor version, which starts its API
+      server again.
+    type: int
+    default: 0
   expects:
     description: Number by resource that a ready node offers.
     type: dict
@@ -92,6 +104,17 @@ def drained(module: AnsibleModule, host: Host, node: cluster_node.Node) -> bool:
     wish = module.params
     if module.check_mode:
         return not node.closed
+    if wish["state"] == "drained" and wish["kubelet_version"]:
+        behind = cluster_node.behind(host, wish["kubelet_version"])
+        if behind:
+            refuse(
+                module,
+                "the node is not drained for a kubelet that is newer than an API server",
+                ", ".join(behind),
+                f"{wish['kubelet_version']} on all control planes",
+                "Run bedplate.gpu.upgrade for the control planes first: without --limit, or with"
+                " all of them in it.",
+            )
     cluster_node.close(host, wish["name"], node, wish["reason"])
     if wish["state"] == "closed":
         return not node.closed
@@ -119,6 +142,8 @@ def main() -> None:
             "required": True,
         },
         "reason": {"type": "str", "default": "taken out of service by bedplate.gpu.upgrade"},
+        "kubelet_version": {"type": "str", "default": ""},
+        "steady": {"type": "int", "default": 0},
         "expects": {"type": "dict", "default": {}},
         "timeout": {"type": "int", "default": 600},
         "delete_emptydir_data": {"type": "bool", "default": False},
@@ -129,6 +154,17 @@ def main() -> None:
     name, state = wish["name"], wish["state"]
     changed = False
     node = None
+    lacks = []
+    # Before it is asked anything: while an API server starts again there is no answer.
+    if state == "ready" and not module.check_mode:
+        lacks = cluster_node.await_ready(
+            host,
+            name,
+            wish["expects"],
+            wish["timeout"],
+            kubelet=wish["kubelet_version"],
+            steady=wish["steady"],
+        )
     try:
         node = cluster_node.find(host, name)
         if node is None and state in ("drained", "ready"):
@@ -153,16 +189,14 @@ def main() -> None:
             "an answer of the API",
             "See whether the control plane is up, and run the play again.",
         )
-    if node is not None and state == "ready" and not module.check_mode:
-        lacks = cluster_node.await_ready(host, name, wish["expects"], wish["timeout"])
-        if lacks:
-            refuse(
-                module,
-                "the node does not come back",
-                "; ".join(lacks),
-                f"Ready with all it is to offer within {wish['timeout']} s",
-                f"See 'kubectl describe node {name}' and the device plugin's log.",
-            )
+    if lacks:
+        refuse(
+            module,
+            "the node does not come back",
+            "; ".join(lacks),
+            f"Ready with all it is to offer within {wish['timeout']} s",
+            f"See 'kubectl describe node {name}' and the device plugin's log.",
+        )
     before = "closed" if node is not None and node.closed else "open"
     after = {"open": "open", "ready": before}.get(state, "closed") if changed else before
     module.exit_json(

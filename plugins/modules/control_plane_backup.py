@@ -48,7 +48,10 @@ from datetime import datetime, timezone
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import backup
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import (
+    ImpossibleError,
+    refuse,
+)
 
 
 def main() -> None:
@@ -60,7 +63,7 @@ def main() -> None:
     certificate = module.params["certificate"]
     try:
         said = backup.save(Host(), certificate, datetime.now(timezone.utc))
-    except backup.BackupError as error:
+    except ImpossibleError as error:
         refuse(module, "the cluster's state was not saved", error.got, error.allowed, error.fix)
     module.exit_json(changed=True, file=backup.SEALED, about=said)
 

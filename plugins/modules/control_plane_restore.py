@@ -72,7 +72,10 @@ about:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable import backup, certificates
 from ansible_collections.bedplate.gpu.plugins.module_utils.portable.host import Host
-from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import refuse
+from ansible_collections.bedplate.gpu.plugins.module_utils.portable.refusal import (
+    ImpossibleError,
+    refuse,
+)
 
 
 def main() -> None:
@@ -104,7 +107,7 @@ def main() -> None:
                 "See 'crictl ps --all' and 'journalctl -u kubelet' there.",
             )
         backup.finish(host, asked["name"], said, asked["others"])
-    except backup.BackupError as error:
+    except ImpossibleError as error:
         refuse(module, "the cluster was not restored", error.got, error.allowed, error.fix)
     module.exit_json(changed=True, about=said)
 

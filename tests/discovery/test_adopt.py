@@ -49,11 +49,26 @@ def test_another_version_is_named_with_what_it_takes(tmp_path: Path) -> None:
     driver, kubelet = found(machine, lock())
     assert driver[1].endswith("; needs: drain, reboot where the GPUs are in use")
     assert kubelet == (
+        "change",
+        (
+            "kubelet 1.35.2 → 1.36.3, in this site's cluster, https://k8s.example:6443; "
+            "by bedplate.gpu.upgrade, one minor version at a time; needs: drain"
+        ),
+    )
+    machine.says(["kubelet", "--version"], "Kubernetes v1.36.4")
+    _, kubelet = found(machine, lock())
+    assert kubelet == (
         "runs",
         (
-            "kubelet 1.35.2, in this site's cluster, https://k8s.example:6443; the lock has "
-            "1.36.3, and this version upgrades no running cluster: plan 1.35.2"
+            "kubelet 1.36.4, in this site's cluster, https://k8s.example:6443; the lock has "
+            "1.36.3, and Kubernetes is never downgraded: plan 1.36.4"
         ),
+    )
+    machine.says(["kubelet", "--version"], "", 127)
+    _, kubelet = found(machine, lock())
+    assert kubelet == (
+        "runs",
+        "kubelet inside another program, in this site's cluster, https://k8s.example:6443",
     )
 
 
@@ -148,7 +163,7 @@ def test_kubelets_of_other_clusters(tmp_path: Path) -> None:
     ]  # fmt: skip
     # A control plane's kubelet talks to its own API.
     machines.joined(machine, "https://192.0.2.9:6443")
-    assert found(machine, lock())[0][0] == "runs"
+    assert found(machine, lock())[0][0] == "change"
     machine.put("/var/lib/rancher/k3s/agent/kubelet.kubeconfig", "server: https://127.0.0.1:6444")
     (tmp_path / "etc/kubernetes/kubelet.conf").unlink()
     assert found(machine, lock())[0] == (
@@ -191,7 +206,8 @@ def test_links_of_a_former_cluster_are_named(tmp_path: Path) -> None:
         ("foreign", f"pod network kube-ipvs0 of kube-proxy {text}"),
     ]
     machines.joined(machine, "https://k8s.example:6443")
-    assert [state for state, _ in found(machine, lock())] == ["runs"]  # kubelet's cluster has them
+    states = [state for state, _ in found(machine, lock())]
+    assert states == ["change"]  # kubelet's cluster has them
     (tmp_path / "etc/kubernetes/kubelet.conf").unlink()
     machine.put("/var/lib/k0s/kubelet.conf", "x")
     assert not any(text in said for _, said in found(machine, lock()))
@@ -202,7 +218,7 @@ def test_the_authority_says_more_than_an_address(tmp_path: Path) -> None:
     config = {"clusters": [{"cluster": {"certificate-authority-data": mine}}]}
     machine = machines.joined(machines.Machine(tmp_path), "https://k8s.example:6443")
     machine.put("/.bedplate/kubeconfig", yaml.safe_dump(config))
-    assert found(machine, lock())[0][0] == "runs"
+    assert found(machine, lock())[0][0] == "change"
     other = base64.b64encode(b"CA TWO\n").decode()
     machines.joined(machine, "https://k8s.example:6443", other)
     assert found(machine, lock())[0][0] == "foreign"

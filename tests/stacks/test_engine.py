@@ -121,8 +121,8 @@ def test_another_kubernetes_is_refused_in_the_preview(stack: Stack) -> None:
     stack.up()
     stack.kubernetes = "1.37.0"
     words = (
-        "this version cannot upgrade the Kubernetes of a running cluster — ControlPlane cp1 — got "
-        "1.37.0 / allowed 1.36.3; the host runs 1.36.3"
+        "the host does not run the lock's Kubernetes — ControlPlane cp1 — got 1.36.3 / allowed "
+        "1.37.0 — run ansible-playbook bedplate.gpu.upgrade, then pulumi up again"
     )
     assert words in " ".join(stack.run("preview", status=1).split())
     assert words in " ".join(stack.up(status=1).split())

@@ -189,17 +189,30 @@ def test_diff_refuses_another_kubernetes_on_a_running_cluster(
     its = {"ControlPlane": control_plane, "Node": node}[kind]
     name = its["host"]["name"]
     done = len(world.journal("kubeadm"))
-    for runs, known in (("1.36.3", "1.36.3"), (None, "an unknown version")):
-        if runs is None:
+    for wished, runs, fix in (
+        ("1.37.0", "1.36.3", "run ansible-playbook bedplate.gpu.upgrade, then pulumi up again"),
+        (
+            "1.35.6",
+            "1.36.3",
+            (
+                'Kubernetes is never downgraded: set bedplate_kubernetes.version: "1.36.3" and '
+                "run bedplate plan"
+            ),
+        ),
+        (
+            "1.37.0",
+            "an unknown version",
+            "see that the cluster's API answers and knows the host, then run pulumi up again",
+        ),
+    ):
+        if runs == "an unknown version":
             world.write_api({**world.api, "nodes": {}})
         with pytest.raises(grpc.RpcError) as caught:
-            engine.diff(kind, its, {**its, "version": "1.37.0"})
+            engine.diff(kind, its, {**its, "version": wished})
         assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert caught.value.details() == (
-            f"this version cannot upgrade the Kubernetes of a running cluster — {kind} {name} — "
-            f"got 1.37.0 / allowed 1.36.3; the host runs {known} — set "
-            'bedplate_kubernetes.version: "1.36.3" and run bedplate plan, or run pulumi destroy '
-            "and pulumi up for a new cluster"
+            f"the host does not run the lock's Kubernetes — {kind} {name} — "
+            f"got {runs} / allowed {wished} — {fix}"
         )
         time.sleep(1.1)  # the nodes are asked for again
     assert len(world.journal("kubeadm")) == done

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bedplate.portable import backup, certificates
+from bedplate.portable import backup, certificates, refusal
 from bedplate.portable.host import Host, Result
 from bedplate.provider import on_host
 
@@ -82,7 +82,7 @@ def wanted(archive: str, name: str = "cp1", endpoint: str = "192.0.2.40:6443") -
 def refused(machine: Machine, archive: str, *where: str) -> str:
     """Try to restore, and return the reason; the host is as it was."""
     before = machine.changed
-    with pytest.raises(backup.BackupError) as error:
+    with pytest.raises(refusal.ImpossibleError) as error:
         backup.restore(machine.host, wanted(archive, *where))
     assert machine.changed == sorted({*before, backup.LOCK.lstrip("/")})
     assert {call[0] for call in machine.calls} <= {"kubeadm", "ip"}
@@ -157,7 +157,7 @@ def test_a_run_that_was_cut_off_is_begun_anew_and_no_other_cluster_comes_between
 ) -> None:
     """kubeadm's `init` would make an empty cluster where the restored one was to be."""
     archive, root = packed(tmp_path), tmp_path / "root"
-    with pytest.raises(backup.BackupError, match="kubeadm init"):
+    with pytest.raises(refusal.ImpossibleError, match="kubeadm init"):
         backup.restore(Machine(root, kubeadm="init").host, wanted(archive))
     asked = {"name": "cp1", "endpoint": SAID["endpoint"], "etcd_data_dir": "/var/lib/etcd"}
     with pytest.raises(on_host.RefusalError, match=r"bedplate\.gpu\.restore again"):

@@ -219,7 +219,7 @@ def test_a_site_without_a_lock_is_refused(site: Path, capsys: pytest.CaptureFixt
         ("rdma.nccl", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
         ("rdma.roce", True, ""),
         ("owned.host", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
-        ("kubelet.version", True, ""),
+        ("kubelet.version", True, "ansible-playbook -i SITE bedplate.gpu.upgrade --limit gpu-a"),
         ("kubelet.version", False, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
         ("runtime.held", True, "ansible-playbook -i SITE bedplate.gpu.site --limit gpu-a"),
         # A running container notices nothing of these.

@@ -203,14 +203,13 @@ def test_only_a_node_is_drained_for_a_way_out_that_goes(tmp_path: Path) -> None:
 
 
 def test_an_upgrade_does_not_fail_for_what_it_does_not_bring(tmp_path: Path) -> None:
-    """Else a good driver would be taken back, because a kernel or Kubernetes is yet to come."""
+    """Else a good driver would be taken back, because a kernel is yet to come."""
     line = "<{{ inventory_hostname }}: {{ __upgrade_waits | join(' ') }}>"
     asked = {"upgrade_reboot_allowed": "{{ reboots | default(false) }}"}
     hosts = {"stays": HERE, "reboots": HERE | {"reboots": True}}
     said = play(tmp_path, hosts, [{"ansible.builtin.debug": {"msg": line}, "vars": asked}])
     found = dict(re.findall(r"msg: ['\"]?<(\w+): (.*?)>", said))
-    ends = "certificates.ends certificates.authorities certificates.in_use"
-    kept = f"kubelet.version {ends}"
+    kept = "certificates.ends certificates.authorities certificates.in_use"
     assert found == {"stays": f"{kept} baseline.kernel", "reboots": kept}, said
     plays = "".join(
         (PLAYBOOKS / f"{name}.yml").read_text() for name in ("upgrade", "upgrade_nodes")

@@ -175,3 +175,47 @@ def test_waiting_says_what_lacks() -> None:
         "nvidia.com/gpu: 4 instead of 8",
     ]
     assert len(pauses) == 2
+
+
+def test_a_node_is_not_back_with_the_kubelet_that_it_had() -> None:
+    """It stays Ready in the API for a while, by what that one has reported."""
+    api = Api()
+    assert api.node is not None
+    api.node["status"]["nodeInfo"] = {"kubeletVersion": "v1.35.6"}
+    lacks = cluster_node.await_ready(Host(runner=api), "n", {}, 0, kubelet="1.36.3")
+    assert lacks == ["its kubelet reports 1.35.6 instead of 1.36.3"]
+    api.node["status"]["nodeInfo"] = {"kubeletVersion": "v1.36.3"}
+    assert cluster_node.await_ready(Host(runner=api), "n", {}, 0, kubelet="1.36.3") == []
+
+
+def test_api_servers_that_are_older_than_a_kubelet_are_named() -> None:
+    """By number; one that runs elsewhere, or is newer, keeps no kubelet from it."""
+    api = Api()
+    assert cluster_node.behind(Host(runner=api), "1.36.3") == []
+    servers = {"cp1": "v1.36.10", "cp2": "v1.35.6", "cp3": "v1.36.3"}
+    api.pods = [
+        {"spec": {"nodeName": name, "containers": [{"image": f"x/kube-apiserver:{tag}"}]}}
+        for name, tag in servers.items()
+    ]
+    assert cluster_node.behind(Host(runner=api), "1.36.3") == ["cp2 1.35.6"]
+
+
+def test_a_control_plane_is_back_once_its_api_has_answered_for_a_while() -> None:
+    """Its API server is started again after the new kubelet has reported."""
+    api = Api()
+    silent = iter([False, False, True, True, *[False] * 9])
+    paused: list[float] = []
+
+    def kubectl(argv: Sequence[str], *_: object) -> Result:
+        return Result(1, "", "connection refused") if next(silent) else api(argv)
+
+    host = Host(runner=kubectl)
+    assert cluster_node.await_ready(host, "n", {}, 60, paused.append, steady=9) == []
+    assert len(paused) == 7
+
+
+def test_a_node_that_the_cluster_does_not_know_is_not_waited_for() -> None:
+    api = Api()
+    api.node = None
+    lacks = cluster_node.await_ready(Host(runner=api), "n", {}, 60, lambda _: pytest.fail("waited"))
+    assert lacks == ["the cluster does not know n"]

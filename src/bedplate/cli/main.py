@@ -121,7 +121,8 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     plan.add_argument(
         "--upgrade",
         action="store_true",
-        help="resolve everything again, ignoring the current lock",
+        help="resolve everything again, ignoring the current lock; the Kubernetes of a running "
+        "cluster goes up by one minor version at most",
     )
     plan.add_argument(
         "--diff",

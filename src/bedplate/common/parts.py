@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: What changing a component does to a host that carries workloads.
-DRAINED, REBOOTED, KEPT = "drained", "rebooted", "refused where the cluster runs"
+DRAINED, REBOOTED = "drained", "rebooted"
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ PARTS = (
         "kubernetes_node",
         "bedplate_kubernetes or bedplate_container_runtime",
         areas=("kubelet",),
-        changes={"kubernetes": (KEPT,)},
+        changes={"kubernetes": (DRAINED,)},
         waits=True,
     ),
     Part("control_plane_endpoint", "bedplate_kubernetes.endpoint and endpoint_by"),

@@ -97,7 +97,7 @@ class HostDrift:
 def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
     """Return the playbook (or stack) that mends a difference; empty where none does."""
     part = parts.answering(check.id)
-    if parts.among(check.id, part.by_hand) or (joined and check.id == "kubelet.version"):
+    if parts.among(check.id, part.by_hand):
         return ""
     if check.id.startswith("certificates."):
         return "certificates"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bedplate.common.parts import DRAINED, EFFECTS, FREED, KEPT, OF_GPUS
+from bedplate.common.parts import DRAINED, EFFECTS, FREED, OF_GPUS
 from bedplate.lock import content_of
 from bedplate.lock.sharing_line import layout_text
 from bedplate.site.site import NODES, POOLS, SLURM
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: A node keeps the one of these that it has joined with, in any version.
 OF_KUBELET = {"containerd", "cri_o"}
+KEPT = "refused where the cluster runs"
 #: The same where Docker's users have the containers: nothing drains them.
 ENDED, UNTIL_RESET = "refused while containers use it", "as it is until bedplate.gpu.reset"
 #: Parts of a lock that are no component of a host.

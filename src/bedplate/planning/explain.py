@@ -16,6 +16,7 @@ from bedplate.resolver.locking import driver_of, reasons
 from bedplate.resolver.outcome import Kind, Reason
 from bedplate.resolver.plan import plan
 from bedplate.resolver.preferences import catalogue_date
+from bedplate.resolver.running import cluster_runs, one_step
 from bedplate.resolver.whynot import Question, has_fabric, name_of, shares, version_of
 from bedplate.resolver.wishes import CLUSTER
 from bedplate.site import load_site
@@ -55,7 +56,9 @@ def run(path: Path, subject: str, asked: str | None, form: str) -> int:
     known = [*([CLUSTER] if shares(site) else []), *site.pools]
     if subject not in known:
         raise SiteError([_unknown("no such pool", path, "POOL", subject, known)])
-    question = Question(site, catalogue_of(path), _previous(path))
+    catalogue, previous = catalogue_of(path), _previous(path)
+    reached = one_step(previous, catalogue) if previous and cluster_runs(path) else None
+    question = Question(site, catalogue, previous, reached)
     if question.decided is None:
         what, fix = "site is refused: there is no decision to explain", f"run: bedplate plan {path}"
         raise SiteError([Problem(what, str(path), got="a refusal", allowed="a plan", fix=fix)])

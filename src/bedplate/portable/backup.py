@@ -19,7 +19,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 from urllib.parse import urlsplit
 
 from . import certificates, documents
-from .host import Host, Result
+from .host import Host, Result, make_folders
+from .refusal import ImpossibleError, must
 
 FORMAT = 1
 #: Where a backup is put together and unpacked; root alone may look in.
@@ -59,30 +60,11 @@ _DATA = re.compile(r"--data-dir=(\S+)")
 _LONG = 1800.0
 
 
-class BackupError(Exception):
-    """It cannot be done: ``got`` says why, ``allowed`` what it takes, ``fix`` what to do."""
-
-    def __init__(self, got: str, allowed: str, fix: str) -> None:
-        super().__init__(got)
-        self.got, self.allowed, self.fix = got, allowed, fix
-
-
-def _ran(host: Host, argv: List[str], timeout: float = 120) -> Result:
-    answer = host.run(argv, timeout=timeout)
-    if answer.code != 0:
-        options = [one for one in argv[1:] if not one.startswith("-")]
-        words = " ".join([os.path.basename(argv[0]), *options[:2]])
-        raise BackupError(
-            f"{words}: {answer.said}", f"'{words}' ends well", "Fix that, and run the play again."
-        )
-    return answer
-
-
 def _json(answer: Result) -> Any:
     try:
         return documents.parsed(answer.out)
     except ValueError as error:
-        raise BackupError(
+        raise ImpossibleError(
             f"an answer that is no JSON: {error}", "JSON", "See etcd's log."
         ) from None
 
@@ -91,13 +73,13 @@ def _json(answer: Result) -> Any:
 def _folder(host: Host) -> Iterator[str]:
     """An empty folder for root alone, which is gone afterwards: keys lie in it."""
     folder = host.path(FOLDER)
-    with _alone(host):
+    with alone(host):
         try:
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder, mode=0o700)
             yield folder
         except OSError as error:
-            raise BackupError(
+            raise ImpossibleError(
                 str(error),
                 "files that can be written, and three times etcd's size below /var/lib/bedplate",
                 "Fix that, and run the play again.",
@@ -107,14 +89,14 @@ def _folder(host: Host) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _alone(host: Host) -> Iterator[None]:
+def alone(host: Host) -> Iterator[None]:
     """Hold what the provider holds while it changes a membership."""
     os.makedirs(os.path.dirname(host.path(LOCK)), exist_ok=True)
     with open(host.path(LOCK), "a", encoding="utf-8") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupError(
+            raise ImpossibleError(
                 f"another run that holds {LOCK}",
                 "one at a time",
                 "Wait until it has ended, and run the play again.",
@@ -122,26 +104,51 @@ def _alone(host: Host) -> Iterator[None]:
         yield
 
 
-def _programs(host: Host) -> str:
+def _programs(host: Host, *wanted: str) -> str:
     """The folder of etcd's programs, in the root directory of the etcd that runs."""
-    listed = _json(_ran(host, ["crictl", "ps", "--name=^etcd$", "--state=Running", "-o=json"]))
+    listed = _json(must(host, ["crictl", "ps", "--name=^etcd$", "--state=Running", "-o=json"]))
     found = [
         one["id"]
         for one in listed.get("containers") or []
         if one["labels"].get("io.kubernetes.pod.namespace") == "kube-system"
     ]
     if not found:
-        raise BackupError("no etcd that runs", "one", "See 'crictl ps --all --name etcd' there.")
-    pid = _json(_ran(host, ["crictl", "inspect", "-o=json", found[0]]))["info"]["pid"]
+        raise ImpossibleError(
+            "no etcd that runs", "one", "See 'crictl ps --all --name etcd' there."
+        )
+    pid = _json(must(host, ["crictl", "inspect", "-o=json", found[0]]))["info"]["pid"]
     programs = f"/proc/{pid}/root/usr/local/bin"
-    lacking = [name for name in ("etcdctl", "etcdutl") if not host.exists(f"{programs}/{name}")]
+    lacking = [name for name in wanted if not host.exists(f"{programs}/{name}")]
     if lacking:
-        raise BackupError(
+        raise ImpossibleError(
             f"an image of etcd without {' and '.join(lacking)}",
             "etcd's own image, of 3.6 or newer, which has both in /usr/local/bin",
             "Plan a Kubernetes whose etcd is that new, or save etcd by programs of your own.",
         )
     return host.path(programs)
+
+
+def _client(host: Host, programs: str) -> List[str]:
+    """The command that asks this control plane's etcd."""
+    pki = host.path(PKI)
+    argv = [programs + "/etcdctl", "--endpoints=https://127.0.0.1:2379"]
+    argv += [f"--cacert={pki}/etcd/ca.crt", f"--cert={pki}/etcd/healthcheck-client.crt"]
+    return [*argv, f"--key={pki}/etcd/healthcheck-client.key"]
+
+
+def snapshot(host: Host, path: str) -> None:
+    """Save etcd's data to a file of this host, for root alone.
+
+    Raises:
+        ImpossibleError: it did not come about; a file that was there is as it was.
+    """
+    real = host.path(path)
+    make_folders(os.path.dirname(real))
+    must(
+        host, [*_client(host, _programs(host, "etcdctl")), "snapshot", "save", real + ".new"], _LONG
+    )
+    os.chmod(real + ".new", 0o600)
+    os.replace(real + ".new", real)
 
 
 def data_folder(host: Host) -> str:
@@ -156,17 +163,17 @@ def _restored(
     """Make a data folder of a snapshot, for a cluster of one member."""
     argv = [program, "snapshot", "restore", snapshot, f"--data-dir={folder}", f"--name={name}"]
     argv += [f"--initial-cluster={name}={peer}", f"--initial-advertise-peer-urls={peer}", *more]
-    _ran(host, argv, _LONG)
+    must(host, argv, _LONG)
 
 
 def _members(host: Host, client: List[str]) -> Dict[str, str]:
-    listed = _json(_ran(host, [*client, "member", "list", "-w=json"]))
+    listed = _json(must(host, [*client, "member", "list", "-w=json"]))
     return {one["name"]: one["peerURLs"][0] for one in listed["members"] if one.get("name")}
 
 
 def _kubectl(host: Host, *arguments: str) -> Result:
     config = f"--kubeconfig={host.path('/etc/kubernetes/admin.conf')}"
-    return _ran(host, ["kubectl", config, *arguments])
+    return must(host, ["kubectl", config, *arguments])
 
 
 def _kubeadm(host: Host) -> str:
@@ -186,16 +193,14 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
     leaves the folder, for root alone, until the next run.
 
     Raises:
-        BackupError: it did not come about; nothing is left of it.
+        ImpossibleError: it did not come about; nothing is left of it.
     """
-    programs = _programs(host)
+    programs = _programs(host, "etcdctl", "etcdutl")
     pki = host.path(PKI)
-    client = [programs + "/etcdctl", "--endpoints=https://127.0.0.1:2379"]
-    client += [f"--cacert={pki}/etcd/ca.crt", f"--cert={pki}/etcd/healthcheck-client.crt"]
-    client += [f"--key={pki}/etcd/healthcheck-client.key"]
+    client = _client(host, programs)
     lacking = [name for name in AUTHORITIES if not host.exists(f"{PKI}/{name}")]
     if lacking:
-        raise BackupError(
+        raise ImpossibleError(
             f"no {', '.join(lacking)} in {PKI}",
             "authorities with their keys: without them the cluster cannot be made again",
             "Put them there, or keep a backup of your own where they are.",
@@ -205,10 +210,10 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
         shutil.copyfile(programs + "/etcdutl", program)
         os.chmod(program, 0o700)
         members = _members(host, client)
-        _ran(host, [*client, "snapshot", "save", snapshot], _LONG)
+        must(host, [*client, "snapshot", "save", snapshot], _LONG)
         _restored(host, program, snapshot, f"{folder}/tried", "tried", "https://127.0.0.1:2380")
         shutil.rmtree(f"{folder}/tried")
-        status = _json(_ran(host, [program, "snapshot", "status", snapshot, "-w=json"], _LONG))
+        status = _json(must(host, [program, "snapshot", "status", snapshot, "-w=json"], _LONG))
         said = {
             "format": FORMAT,
             "made": now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -230,7 +235,7 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
 
 
 def _version(host: Host) -> str:
-    return _ran(host, ["kubeadm", "version", "-o=short"]).out.strip().lstrip("v")
+    return must(host, ["kubeadm", "version", "-o=short"]).out.strip().lstrip("v")
 
 
 def _seal(host: Host, folder: str, certificate: str) -> None:
@@ -244,10 +249,10 @@ def _seal(host: Host, folder: str, certificate: str) -> None:
     sealed = host.path(SEALED)
     argv = ["openssl", "cms", "-encrypt", "-binary", "-stream", "-aes-256-cbc"]
     argv += ["-in", packed, "-outform", "DER", "-out", f"{folder}/sealed", public]
-    _ran(host, argv, _LONG)
+    must(host, argv, _LONG)
     size = os.path.getsize(f"{folder}/sealed")
     if size > MOST:
-        raise BackupError(
+        raise ImpossibleError(
             f"a backup of {size} bytes",
             f"{MOST}: 'openssl cms -decrypt' opens no larger one",
             "Compact and defragment etcd; if it stays so large, save it by programs of your own.",
@@ -282,7 +287,7 @@ def restore(host: Host, wanted: Wanted) -> Dict[str, Any]:
     server answers there is a cluster already, which somebody may use: it is left as it is.
 
     Raises:
-        BackupError: it did not come about. A host that is a member was not touched.
+        ImpossibleError: it did not come about. A host that is a member was not touched.
     """
     name = wanted.name
     cut_off = documents.table(host.read(MARK)).get("action") == "restore"
@@ -294,7 +299,7 @@ def restore(host: Host, wanted: Wanted) -> Dict[str, Any]:
         there = [one for one in OF_A_MEMBER if host.exists(one)]
         there += [f"{data}/{one}" for one in host.list(data)]
         if there and not cut_off:
-            raise BackupError(
+            raise ImpossibleError(
                 ", ".join(there),
                 "a host that is no member of a cluster: these are what a restore would replace",
                 f"Copy {data} elsewhere if nothing newer is saved. Then run 'kubeadm reset' there,"
@@ -303,16 +308,16 @@ def restore(host: Host, wanted: Wanted) -> Dict[str, Any]:
         noted = {"name": name, "action": "restore", "endpoint": said["endpoint"], "phase": "begun"}
         host.write(MARK, json.dumps(noted) + "\n")
         if cut_off:
-            _ran(host, ["kubeadm", "reset", "--force", f"--cri-socket={wanted.cri_socket}"], 300)
+            must(host, ["kubeadm", "reset", "--force", f"--cri-socket={wanted.cri_socket}"], 300)
             shutil.rmtree(host.path(data), ignore_errors=True)
         _laid(host, folder, name, said)
         config = f"{folder}/init.yaml"
         host.write(f"{FOLDER}/init.yaml", _init(host, wanted, said), mode=0o600)
-        _ran(host, ["systemctl", "enable", "kubelet"])
+        must(host, ["systemctl", "enable", "kubelet"])
         skipped = ",".join([*wanted.ignored, "DirAvailable-" + data.replace("/", "-")])
         argv = ["kubeadm", "init", f"--config={config}", f"--skip-phases={NOT_AGAIN}"]
         argv += ["--skip-token-print", f"--ignore-preflight-errors={skipped}"]
-        _ran(host, argv, 600)
+        must(host, argv, 600)
     return said
 
 
@@ -326,39 +331,39 @@ def _unpacked(host: Host, folder: str, wanted: Wanted) -> Dict[str, Any]:
             tar.extractall(folder)  # noqa: S202 - who could write it has the cluster's authority
         said = documents.table(host.read(f"{FOLDER}/backup.json"))
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise BackupError(
+        raise ImpossibleError(
             f"no backup: {error}",
             "what bedplate.gpu.backup made, and the key of its certificate",
             "Name another file, or another key.",
         ) from None
     if said.get("format") != FORMAT:
-        raise BackupError(
+        raise ImpossibleError(
             f"a backup of format {said.get('format')}",
             f"format {FORMAT}",
             "Restore it with the version of Bedplate that made it.",
         )
     if said["endpoint"] != wanted.endpoint:
-        raise BackupError(
+        raise ImpossibleError(
             f"a backup of the cluster at {said['endpoint']}",
             f"one of the site's, at {wanted.endpoint}",
             "Name another file, or the site that it is of.",
         )
     found, saved = _version(host), said["kubernetes"]
     if found != saved:
-        raise BackupError(
+        raise ImpossibleError(
             f"kubeadm {found} on the host, and a backup of Kubernetes {saved}",
             f"kubeadm {saved}",
             f"Plan the site for Kubernetes {saved}, run bedplate.gpu.site, and run the play again.",
         )
     if name not in said["members"]:
-        raise BackupError(
+        raise ImpossibleError(
             f"{name}, which had no etcd when the backup was made",
             f"one of {', '.join(sorted(said['members']))}",
             "Give the host that name in the site.",
         )
     address = _address(said, name)
-    if f" {address}/" not in _ran(host, ["ip", "-oneline", "address"]).out:
-        raise BackupError(
+    if f" {address}/" not in must(host, ["ip", "-oneline", "address"]).out:
+        raise ImpossibleError(
             f"a host without the address {address}, which {name} had",
             "that address: the other control planes are to find etcd there",
             "Give the host that address.",
@@ -400,7 +405,7 @@ def finish(host: Host, name: str, said: Dict[str, Any], others: List[str]) -> No
     (1.36.3), until the controllers miss it.
 
     Raises:
-        BackupError: the API server did not do it.
+        ImpossibleError: the API server did not do it.
     """
     if others:
         # Its own API server: at the endpoint another cluster may still answer.

@@ -5,8 +5,9 @@ stays closed after it. The annotation tells ours from theirs, and why.
 """
 
 import json
+import re
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import dra
 from .host import Host, Result
@@ -29,6 +30,7 @@ class Node(NamedTuple):
     closed: bool
     reason: Optional[str]
     allocatable: Mapping[str, str]
+    kubelet: str = ""
 
 
 class UnansweredError(Exception):
@@ -59,6 +61,7 @@ def find(host: Host, name: str) -> Optional[Node]:
         closed=bool(node["spec"].get("unschedulable", False)),
         reason=node["metadata"].get("annotations", {}).get(ANNOTATION),
         allocatable=node["status"].get("allocatable", {}),
+        kubelet=node["status"].get("nodeInfo", {}).get("kubeletVersion", "").lstrip("v"),
     )
 
 
@@ -73,6 +76,35 @@ def close(host: Host, name: str, node: Node, reason: str) -> None:
         _must(kubectl(host, ["annotate", "node", name, f"{ANNOTATION}={reason}", "--overwrite"]))
     if not node.closed:
         _must(kubectl(host, ["cordon", name]))
+
+
+def api_servers(host: Host) -> Dict[str, str]:
+    """The version of each API server that kubeadm runs, by node; empty where others run it.
+
+    Raises:
+        UnansweredError: the API could not be asked.
+    """
+    argv = ["get", "pods", "--namespace=kube-system", "--selector=component=kube-apiserver"]
+    answer = kubectl(host, [*argv, "--output=json"])
+    _must(answer)
+    pods = [one["spec"] for one in json.loads(answer.out)["items"]]
+    images = {one["nodeName"]: one["containers"][0]["image"] for one in pods}
+    return {name: image.rpartition(":")[2].lstrip("v") for name, image in images.items()}
+
+
+def behind(host: Host, version: str) -> List[str]:
+    """Name the API servers that are older than a kubelet would be, each with its version.
+
+    Raises:
+        UnansweredError: the API could not be asked.
+    """
+    servers = sorted(api_servers(host).items())
+    return [f"{name} {has}" for name, has in servers if numbers(has) < numbers(version)]
+
+
+def numbers(version: str) -> Tuple[int, ...]:
+    """The parts of a version of Kubernetes, to compare it by."""
+    return tuple(int(one) for one in re.findall(r"\d+", version)[:3])
 
 
 def drain(host: Host, name: str, seconds: int, flags: List[str]) -> Optional[str]:
@@ -126,14 +158,20 @@ def reopen(host: Host, name: str, node: Node) -> bool:
     return True
 
 
-def lacking(node: Optional[Node], name: str, expects: Mapping[str, int]) -> List[str]:
+def lacking(
+    node: Optional[Node], name: str, expects: Mapping[str, int], kubelet: str = ""
+) -> List[str]:
     """What keeps a node from carrying workload; empty where nothing does.
 
     ``expects`` may name a DRA driver in place of an extended resource: then its devices count.
+    ``kubelet`` is the version that it is to have reported: a node whose new kubelet does not start
+    counts as Ready for another 50 seconds, by what the one before it has reported.
     """
     if node is None:
         return [f"the cluster does not know {name}"]
     found = [] if node.ready else [f"node {name} is not Ready"]
+    if kubelet and node.kubelet != kubelet:
+        found.append(f"its kubelet reports {node.kubelet or 'no version'} instead of {kubelet}")
     for resource, count in sorted(expects.items()):
         offered = node.allocatable.get(resource, "none")
         if offered != str(count):
@@ -162,15 +200,27 @@ def await_ready(
     expects: Mapping[str, int],
     seconds: float,
     pause: Callable[[float], None] = time.sleep,
+    *,
+    kubelet: str = "",
+    steady: float = 0.0,
 ) -> List[str]:
-    """Wait until nothing is lacking, or for ``seconds``; what still lacks then."""
-    left = seconds
+    """Wait until nothing is lacking, or for ``seconds``; what still lacks then.
+
+    For ``steady`` seconds nothing may lack, and the API has to answer: a control plane whose
+    kubelet is of another minor version has its API server started again a little later.
+    """
+    left, kept = seconds, 0.0
     while True:
+        known = True
         try:
-            found = lacking(_with_devices(host, find(host, name), name, expects), name, expects)
+            node = find(host, name)
+            known = node is not None
+            node = _with_devices(host, node, name, expects)
+            found = lacking(node, name, expects, kubelet)
         except UnansweredError as error:
             found = [str(error)]
-        if not found or left <= 0:
+        kept = 0.0 if found else kept + PAUSE
+        if not known or left <= 0 or (not found and kept > steady):
             return found
         pause(PAUSE)
         left -= PAUSE

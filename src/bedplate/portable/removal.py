@@ -5,7 +5,7 @@ import re
 import shutil
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
-from . import mig, os_release, owned
+from . import control_plane_upgrade, mig, os_release, owned
 from .adopted import without_lines
 from .archives import MARKER
 from .driver import libraries as driver_libraries
@@ -46,6 +46,8 @@ RECORDS = (
     holds.RECORD,
     kernel.STALE_INITRAMFS,
     passthrough.UNFINISHED,
+    # All of a cluster that was on the host.
+    control_plane_upgrade.SAVED,
     # A secret is not in the record of files, and goes by its name.
     "/etc/nvidia/ClientConfigToken/client_configuration_token_bedplate.tok",
 )

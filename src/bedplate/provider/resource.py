@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.common.errors import LockError
+from bedplate.common.versions import parts
 from bedplate.provider.cluster_api import ClusterApi
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import ProviderError, message
@@ -151,12 +152,11 @@ class Resource(ABC):
         if found != new[VERSION]:
             raise ProviderError(
                 message(
-                    "this version cannot upgrade the Kubernetes of a running cluster",
+                    "the host does not run the lock's Kubernetes",
                     f"{self.token.rsplit(':', 1)[1]} {self.identity(state)}",
+                    found or "an unknown version",
                     new[VERSION],
-                    f"{old[VERSION]}; the host runs {found or 'an unknown version'}",
-                    f'set bedplate_kubernetes.version: "{old[VERSION]}" and run bedplate plan, or '
-                    "run pulumi destroy and pulumi up for a new cluster",
+                    _way_to(new[VERSION], found),
                 )
             )
         return self.difference(state, old, new)
@@ -190,6 +190,18 @@ class Resource(ABC):
             fields = self.inputs.model_fields.values()
             found = next((one.default for one in fields if one.alias == path), None)
         return found
+
+
+def _way_to(version: str, found: str | None) -> str:
+    """Return how a host gets a version of Kubernetes that it does not run."""
+    if found is None:
+        return "see that the cluster's API answers and knows the host, then run pulumi up again"
+    if parts(found) > parts(version):
+        return (
+            f'Kubernetes is never downgraded: set bedplate_kubernetes.version: "{found}" and run '
+            "bedplate plan"
+        )
+    return "run ansible-playbook bedplate.gpu.upgrade, then pulumi up again"
 
 
 async def pause() -> None:

@@ -12,7 +12,7 @@ from bedplate.common.lock_place import FACTS
 from bedplate.lock import Lock, differences, in_words, load_lock, lock_path
 from bedplate.resolver import Plan, Refusal, installable, resolve
 from bedplate.resolver.outcome import Notice
-from bedplate.resolver.running import cluster_runs, kubernetes_alone, refuse_upgrade
+from bedplate.resolver.running import cluster_runs, one_step, refuse_unreachable
 from bedplate.site import load_site
 from bedplate.site.remaining import WrongSiteError
 
@@ -58,8 +58,9 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     """Plan a site. Raises SiteError or RefusedError with all problems.
 
     What is locked already stays where the settings still allow it, unless an *upgrade* is asked
-    for; the Kubernetes of a running cluster stays also then, and a setting that moves it is
-    refused. A lock that cannot be read keeps nothing where it is, which the plan warns of.
+    for; the Kubernetes of a running cluster goes up by one minor version at most then, and a
+    setting that moves it further, or back, is refused. A lock that cannot be read keeps nothing
+    where it is, which the plan warns of.
     """
     before: Lock | None = None
     unread: LockError | None = None
@@ -69,10 +70,10 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
         except LockError as error:
             unread = error  # planned anew: that is what the message about such a lock asks for
     running = before if cluster_runs(site) else None
+    catalogue = catalogue_of(site)
     kept = before
     if upgrade:
-        kept = kubernetes_alone(running) if running else None
-    catalogue = catalogue_of(site)
+        kept = one_step(running, catalogue) if running else None
     try:
         wished = load_site(site)
     except WrongSiteError as error:
@@ -81,7 +82,7 @@ def plan(site: Path, today: date, *, upgrade: bool = False) -> Planned:
     if isinstance(outcome, Refusal):
         raise RefusedError(_all_of(outcome, wished, catalogue))
     if running is not None:
-        refuse_upgrade(wished, running, outcome.lock)
+        refuse_unreachable(wished, running, outcome.lock, catalogue)
     if unread is not None:
         lost = (
             Notice(

@@ -104,7 +104,14 @@ def shares(site: Site) -> bool:
 class Question:
     """A site's decision, the one that a plan takes, with what else could have been decided."""
 
-    def __init__(self, site: Site, catalogue: Catalogue, previous: Lock | None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        catalogue: Catalogue,
+        previous: Lock | None,
+        upgraded: Lock | None = None,
+    ) -> None:
+        """Decide a site: *upgraded* is what an upgrade of it keeps, nothing as a rule."""
         catalogue = kernels.with_unknown(site, catalogue)
         self.candidates = Candidates(catalogue, previous)
         self.cluster, pools = subjects(site, catalogue)
@@ -112,7 +119,7 @@ class Question:
         self.pools = {pool.name: pool for pool in pools}
         #: A site of Slurm or hypervisors alone shares nothing that could be asked about.
         self.has_cluster = shares(site)
-        self._free = Candidates(catalogue, None)
+        self._free = Candidates(catalogue, upgraded)
         self._free.know(self.cluster, pools)
         refused = any(True for _ in plain.check(site, catalogue))
         self.decided = None if refused else self._decision(self.cluster, self.candidates)
@@ -126,7 +133,7 @@ class Question:
         return (self.decided or {})[name]
 
     def upgrades(self) -> Mapping[str, Values]:
-        """Return what would be decided if nothing were locked."""
+        """Return what `bedplate plan --upgrade` would decide."""
         if self.candidates.previous is None:
             return self.decided or {}
         return self._decision(self.cluster, self._free) or self.decided or {}

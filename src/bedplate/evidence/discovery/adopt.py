@@ -13,6 +13,7 @@ import yaml
 
 from bedplate.common import reading
 from bedplate.common.reading_yaml import parsed
+from bedplate.common.versions import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -304,19 +305,18 @@ def _kubelet(facts: Mapping[str, Any], lock: Lock | None, cluster: Cluster) -> I
         where = "in no cluster"
     else:
         return
-    if lock is None or lock.cluster is None:
+    if lock is None or lock.cluster is None or not kubelet:
         yield Finding("kubelet", "runs", f"{version}, {where}")
         return
     wanted = lock.cluster.kubernetes.version
     if version == wanted:
         yield Finding("kubelet", "adopted", f"{version}, {where}, as locked")
-    elif membership:
-        kept = (
-            f"the lock has {wanted}, and this version upgrades no running cluster: plan {version}"
-        )
+    elif membership and parts(version) > parts(wanted):
+        kept = f"the lock has {wanted}, and Kubernetes is never downgraded: plan {version}"
         yield Finding("kubelet", "runs", f"{version}, {where}; {kept}")
     else:
-        text = f"{version} → {wanted}, {where}; by bedplate.gpu.site{_needs(facts)}"
+        by = "upgrade, one minor version at a time" if membership else "site"
+        text = f"{version} → {wanted}, {where}; by bedplate.gpu.{by}{_needs(facts)}"
         yield Finding("kubelet", "change", text)
 
 

@@ -1,0 +1,315 @@
+"""A cluster goes to the next minor version of Kubernetes while clients write, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.mixes.living import Mix, installed, living
+from tests.mixes.pods import IMAGE, Pods
+from tests.site.cluster import changed_tasks, node, ready, unwrapped, wait_for
+from tests.site.hosts import on_host
+from tests.substrate.commands import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.substrate.commands import SiteCommands
+
+NET = "10.213.26."
+CONTROL_PLANES = ["cp1", "cp2", "cp3"]
+WORKERS = ["w1", "w2"]
+OLD, NEW = "1.35.6", "1.36.3"
+MIX = Mix(
+    "newer-mix",
+    f"{NET}0/25",
+    f"{NET}1",
+    {name: f"{NET}{n}" for n, name in enumerate([*CONTROL_PLANES, *WORKERS], 11)},
+    WORKERS,
+    {"control_plane": CONTROL_PLANES},
+    {"version": OLD, "endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
+)
+SMALL = Mix(
+    "killed-mix",
+    "10.213.27.0/25",
+    "10.213.27.1",
+    {"cp1": "10.213.27.11", "w1": "10.213.27.12"},
+    ["w1"],
+    {"control_plane": ["cp1"]},
+    {"version": OLD, "endpoint": "10.213.27.11:6443"},
+)
+SECONDS = 240.0
+#: What the cluster is made with; only this test needs it.
+OLDER = ("kubernetes-1.35", "etcd-for-1.35", "etcd-tools-for-1.35", "coredns-for-1.35")
+BUILD = [sys.executable, str(ROOT / "tests/substrate/tools/build.py"), *OLDER]
+LABEL = {"app": "web"}
+#: Answers each request; one that is to end goes on while the nodes still send it some.
+SERVER = """
+$s = IO::Socket::INET->new(Listen => 64, LocalPort => 8080, ReuseAddr => 1) or die $!;
+while ($c = $s->accept) {
+  while (defined($l = <$c>)) { last if $l =~ /^\\r?\\n$/ }
+  print $c "HTTP/1.0 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok";
+  close $c;
+}
+"""
+#: Writes to the API and asks the Service, each ten times a second over a new connection, until a
+#: file tells it to end. Prints what was acknowledged, and each request that failed.
+CLIENT = """
+import base64, http.client, json, os, ssl, sys, tempfile, threading, time
+
+given = json.load(open("/root/client.json"))
+context = ssl.create_default_context(cadata=base64.b64decode(given["ca"]).decode())
+for name in ("cert", "key"):
+    with open("/root/client." + name, "wb") as file:
+        file.write(base64.b64decode(given[name]))
+context.load_cert_chain("/root/client.cert", "/root/client.key")
+said = {"api": {"done": [], "failed": []}, "service": {"done": [], "failed": []}}
+
+def write(number):
+    name = "w-%d" % number
+    connection = http.client.HTTPSConnection(given["endpoint"], timeout=5, context=context)
+    body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/api/v1/namespaces/written/configmaps", body, headers)
+    return name, connection.getresponse()
+
+def ask(number):
+    connection = http.client.HTTPConnection(given["service"], 80, timeout=5)
+    connection.request("GET", "/")
+    return number, connection.getresponse()
+
+def go(kind, request):
+    number = 0
+    while not os.path.exists("/root/client.end"):
+        number, began = number + 1, time.time()
+        try:
+            what, answer = request(number)
+            answer.read()
+            if answer.status not in (200, 201):
+                raise OSError("status %d" % answer.status)
+            said[kind]["done"].append(what)
+        except Exception as error:
+            took = time.time() - began
+            if not said[kind]["done"]:
+                continue  # kube-proxy may not know of the Service yet
+            said[kind]["failed"].append([time.strftime("%H:%M:%S"), round(took, 2), repr(error)])
+        time.sleep(max(0.0, 0.1 - (time.time() - began)))
+
+threads = [threading.Thread(target=go, args=one) for one in (("api", write), ("service", ask))]
+[one.start() for one in threads]
+[one.join() for one in threads]
+json.dump(said, open("/root/client.new", "w"))
+os.rename("/root/client.new", "/root/client.said")
+"""
+
+
+def served(site: SiteCommands) -> str:
+    """Have a Service of two pods, of which a budget lets one go at a time; return its address."""
+    container = {
+        "name": "web",
+        "image": IMAGE,
+        "command": ["perl", "-MIO::Socket::INET", "-e", SERVER],
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", "8"]}}},
+    }
+    apart = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": LABEL}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+    pod = {
+        "containers": [container],
+        "affinity": {"podAntiAffinity": apart},
+        "terminationGracePeriodSeconds": 10,
+    }
+    named = {"metadata": {"name": "web"}}
+    chosen = {"selector": {"matchLabels": LABEL}}
+    template = {"metadata": {"labels": LABEL}, "spec": pod}
+    Pods(site).apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "written"}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", **named}
+        | {"spec": {"replicas": 2, **chosen, "template": template}},
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **named}
+        | {"spec": {"minAvailable": 1, **chosen}},
+        {"apiVersion": "v1", "kind": "Service", **named}
+        | {"spec": {"selector": LABEL, "ports": [{"port": 80, "targetPort": 8080}]}},
+    )
+    done = site.kubectl("rollout", "status", "deployment/web", f"--timeout={SECONDS}s")
+    assert done.returncode == 0, done.stdout
+    return site.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}").stdout
+
+
+def begin(site: SiteCommands, service: str) -> None:
+    """Have the client run on a worker, as nothing of the cluster's."""
+    config = yaml.safe_load((site.site / ".bedplate/kubeconfig").read_text())
+    user = config["users"][0]["user"]
+    given = {
+        "ca": config["clusters"][0]["cluster"]["certificate-authority-data"],
+        "cert": user["client-certificate-data"],
+        "key": user["client-key-data"],
+        "endpoint": f"{NET}40:6443",
+        "service": service,
+    }
+    on_host(
+        site,
+        "w1",
+        f"umask 077\ncat > /root/client.json <<'END'\n{json.dumps(given)}\nEND\n"
+        f"cat > /root/client.py <<'END'\n{CLIENT}\nEND\n"
+        "systemd-run --unit=client --quiet python3 /root/client.py",
+    )
+
+
+def ended(site: SiteCommands) -> dict[str, dict[str, Any]]:
+    """End the client, and return what it was answered."""
+    script = "touch /root/client.end; until [ -e /root/client.said ]; do sleep 0.5; done"
+    return dict(json.loads(on_host(site, "w1", f"{script}; cat /root/client.said")))
+
+
+def versions(site: SiteCommands) -> dict[str, set[str]]:
+    """Return the versions that the cluster runs: of kubelets, and of images of its own pods."""
+    nodes = json.loads(site.kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    found = {"kubelet": {one["status"]["nodeInfo"]["kubeletVersion"] for one in nodes}}
+    listed = site.kubectl("-n", "kube-system", "get", "pods", "-o", "json").stdout
+    for pod in json.loads(listed)["items"]:
+        for one in pod["spec"]["containers"]:
+            name, _, tag = one["image"].rpartition("/")[2].partition(":")
+            found.setdefault(name, set()).add(tag)
+    return found
+
+
+def moved(version: str, etcd: str, dns: str) -> dict[str, set[str]]:
+    """Return what `versions` is to find."""
+    own = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet")
+    return {name: {f"v{version}"} for name in own} | {"etcd": {etcd}, "coredns": {dns}}
+
+
+def planned(site: SiteCommands) -> None:
+    """Have the site's lock ask for the newer version."""
+    settings = site.site / "group_vars/all.yml"
+    settings.write_text(settings.read_text().replace(OLD, NEW))
+    site.plan()
+    site.resolve()
+
+
+def killed(site: SiteCommands, host: str, *tasks: str, seconds: float = 0.0) -> None:
+    """Run the upgrade; kill it so long after tasks have begun on a host, one after the other."""
+    command = ["ansible-playbook", "-i", str(site.site), "bedplate.gpu.upgrade", "--forks=1"]
+    run = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=site.environment() | {"NO_COLOR": "1", "ANSIBLE_STDOUT_CALLBACK": "default"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    left, lines = [f": [{host}", *(f"{task}] " for task in tasks)], []
+    assert run.stdout is not None
+    for line in run.stdout:
+        lines.append(line)
+        left = left[1:] if left[0] in line else left
+        if not left:
+            break
+    else:
+        pytest.fail(f"{left[0]} was never seen:\n{''.join(lines)[-6000:]}")
+    time.sleep(seconds)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+
+
+def nothing_is_left(site: SiteCommands, mix: Mix) -> None:
+    """A second run changes nothing, Pulumi notes the version, and all is as the lock says."""
+    again = site.playbook("bedplate.gpu.upgrade")
+    changed = {name: changed_tasks(again.stdout, name) for name in mix.hosts}
+    assert not any(changed.values()), changed
+    site.up("cluster")
+    site.pulumi("cluster", "preview", "--expect-no-changes")
+    site.playbook("playbooks/verify.yml")
+
+
+@pytest.mark.prove
+def test_a_minor_version_comes_while_clients_write(
+    tmp_path: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    before, after = moved(OLD, "3.6.6-0", "v1.13.1"), moved(NEW, "3.6.8-0", "v1.14.2")
+    subprocess.run(BUILD, check=True)
+    with living(MIX, tmp_path) as site:
+        installed(site)
+        for name in MIX.hosts:
+            wait_for(f"node {name}", lambda name=name: ready(site, name), SECONDS)
+        assert versions(site).items() >= before.items()
+        begin(site, served(site))
+
+        planned(site)
+        refused = site.pulumi("cluster", "preview", check=False)
+        assert refused.returncode != 0
+        assert "bedplate.gpu.upgrade" in unwrapped(refused.stdout)
+
+        waves = ["-e", json.dumps({"upgrade_waves": [1]})]
+        looked = site.playbook("bedplate.gpu.upgrade", *waves, "--check")
+        assert "kube-apiserver: v1.35.6 -> v1.36.3" in unwrapped(looked.stdout)
+        assert versions(site).items() >= before.items()
+
+        began = time.monotonic()
+        site.playbook("bedplate.gpu.upgrade", *waves)
+        figures["a minor version of Kubernetes, 3 + 2 hosts"] = {
+            "seconds": time.monotonic() - began
+        }
+        wait_for("the new versions", lambda: versions(site).items() >= after.items(), SECONDS)
+        for name in MIX.hosts:
+            assert ready(site, name)
+        said = ended(site)
+        there = site.kubectl("-n", "written", "get", "configmaps", "-o", "name").stdout
+        kept = set(re.findall(r"w-\d+", there))
+        print({kind: (len(one["done"]), one["failed"]) for kind, one in said.items()})
+        figures["requests while it came"] = {
+            f"{kind}, {what}": float(len(one[what]))
+            for kind, one in said.items()
+            for what in ("done", "failed")
+        }
+        assert min(len(one["done"]) for one in said.values()) > 500
+        assert set(said["api"]["done"]) <= kept
+        assert all(len(one["failed"]) <= 1 for one in said.values()), said
+
+        nothing_is_left(site, MIX)
+
+
+#: Between them a kubelet runs that is no longer the one on the path.
+SWITCHED = (
+    "Switch to the new version",
+    "Configure crictl, and the unit that kubeadm will start, at every boot too",
+)
+
+
+@pytest.mark.prove
+def test_runs_that_are_killed_are_finished_by_the_next(tmp_path: Path) -> None:
+    """While a control plane's static pods, its kubelet and a worker's are replaced."""
+    after = moved(NEW, "3.6.8-0", "v1.14.2")
+    subprocess.run(BUILD, check=True)
+    with living(SMALL, tmp_path) as site:
+        installed(site)
+        for name in SMALL.hosts:
+            wait_for(f"node {name}", lambda name=name: ready(site, name), SECONDS)
+        planned(site)
+        killed(site, "cp1", "Have kubeadm upgrade it", seconds=12.0)
+        # The program on the host goes on, and its lock with it: the next run is refused until then.
+        on_host(site, "cp1", "while pgrep -f 'kubeadm upgrade' > /dev/null; do sleep 1; done")
+        killed(site, "cp1", *SWITCHED)
+        assert node(site, "cp1")["spec"]["unschedulable"]
+        killed(site, "w1", *SWITCHED)
+        assert node(site, "w1")["spec"]["unschedulable"]
+        site.playbook("bedplate.gpu.upgrade")
+        wait_for("the new versions", lambda: versions(site).items() >= after.items(), SECONDS)
+        for name in SMALL.hosts:
+            assert ready(site, name)
+            assert "unschedulable" not in node(site, name)["spec"]
+        nothing_is_left(site, SMALL)
