@@ -44,7 +44,7 @@ class ControlPlane:
 
     ``cluster``: the version that kubeadm's configuration names. ``others``: further API servers'.
     ``silent``: its API does not answer. ``lazy``: kubeadm ends well and has changed nothing.
-    ``broken``: it fails. ``down``: a control plane that is not Ready.
+    ``broken``: it fails. ``dies``: the API answers no more then. ``down``: one that is not Ready.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ControlPlane:
     ) -> None:
         self.root, self.version, self.others = root, version, others
         self.cluster = cluster or version
-        self.silent = self.lazy = self.broken = False
+        self.silent = self.lazy = self.broken = self.dies = False
         self.down = ""
         self.calls: list[str] = []
         self.host = Host(str(root), self.run)
@@ -101,6 +101,7 @@ class ControlPlane:
             return Result(0, "", "")
         assert environment == NO_PROXY
         if self.broken:
+            self.silent = self.dies
             return Result(1, "", "error: it failed")
         self.host.write(f"{upgrading.COPIES}/kubeadm-backup-etcd-1/db", "all secrets")
         if not self.lazy:
@@ -231,6 +232,12 @@ def test_what_kubeadm_refuses_leaves_its_configuration_as_it_was(tmp_path: Path)
     assert "it failed" in refusal(one)
     assert one.configuration == before
     assert one.calls.count("kubectl patch") == 2
+
+
+def test_kubeadms_reason_is_reported_where_the_api_has_gone_with_it(tmp_path: Path) -> None:
+    one = ControlPlane(tmp_path)
+    one.broken = one.dies = True
+    assert "it failed" in refusal(one)
 
 
 def test_there_is_no_way_back(tmp_path: Path) -> None:

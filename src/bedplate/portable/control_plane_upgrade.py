@@ -4,6 +4,7 @@ A kubelet must not be newer than any API server that it may ask, and behind one 
 each of them: all control planes come here first, one after the other, and kubelets afterwards.
 """
 
+import contextlib
 import json
 import re
 import shutil
@@ -187,9 +188,11 @@ def upgrade(host: Host, wanted: Wanted, found: Found) -> None:
         with backup.alone(host):
             must(host, argv, _LONG, NO_PROXY)
     except ImpossibleError:
-        # One that joins meanwhile would get the new etcd with the old Kubernetes.
-        if first and _version(_configuration(host)) != wanted.version:
-            _write(host, found.configuration)
+        # One that joins meanwhile would get the new etcd with the old Kubernetes. Where the API has
+        # gone silent, kubeadm's own reason is the one to report.
+        with contextlib.suppress(ImpossibleError):
+            if first and _version(_configuration(host)) != wanted.version:
+                _write(host, found.configuration)
         raise
     try:
         serves = await_answer(host, _SECONDS)
