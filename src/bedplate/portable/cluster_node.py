@@ -165,7 +165,7 @@ def lacking(
 
     ``expects`` may name a DRA driver in place of an extended resource: then its devices count.
     ``kubelet`` is the version that it is to have reported: a node whose new kubelet does not start
-    counts as Ready for another 50 seconds, by what the one before it has reported.
+    stays Ready by what the one before it has reported, until the controllers miss that.
     """
     if node is None:
         return [f"the cluster does not know {name}"]
