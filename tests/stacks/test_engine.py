@@ -27,7 +27,7 @@ class Stack:
 
     def __init__(self, tmp_path: Path, world: World, site: Path) -> None:
         self.world, self.site = world, site
-        self.workers = ""
+        self.planes, self.workers = "cp1", ""
         self.forgotten = ""
         self.kubernetes = "1.36.3"
         # A copy of the program's configuration beside nothing of other tests.
@@ -61,6 +61,7 @@ class Stack:
             cwd=self.project,
             env={
                 **self._environment,
+                "PLANES": self.planes,
                 "WORKERS": self.workers,
                 "FORGOTTEN": self.forgotten,
                 "KUBERNETES": self.kubernetes,
@@ -147,6 +148,39 @@ def test_a_worker_joins_while_the_first_control_plane_is_away(stack: Stack) -> N
     _, _, told = output.partition("Diagnostics:")
     assert told.count("cp1 cannot be reached; cp2 is asked in its place") == 1
     assert {"w2", "w3"} < stack.world.api["nodes"].keys()
+
+
+def test_the_first_control_plane_is_replaced_and_leaves_as_any_other(stack: Stack) -> None:
+    names = ["cp1", "cp2", "cp3"]
+    write_lock(stack.site, of_control_planes(names, "192.0.2.1:6443"))
+    for name in names[1:]:
+        stack.world.add(name)
+    stack.planes, stack.workers = " ".join(names), "w1"
+    stack.up()
+    stack.world.root("cp1").rename(stack.world.directory / "gone")
+    stack.world.write_api({**stack.world.api, "gone": ["cp1"]})
+    stack.world.add("cp1")
+    stack.run("refresh", "--yes", "--skip-preview")
+    assert "+ 1 to create" in stack.run("preview")
+    assert "+ 1 created" in stack.up()
+    stack.run("preview", "--expect-no-changes")
+    assert stack.world.members == names
+
+    stack.planes = "cp2 cp3"
+    write_lock(stack.site, of_control_planes(names[1:], "192.0.2.1:6443"))
+    said = stack.up()
+    assert "- 1 deleted" in said
+    assert "created" not in said.rpartition("Resources:")[2]
+    stack.run("preview", "--expect-no-changes")
+    assert stack.world.members == ["cp2", "cp3"]
+    assert set(stack.world.api["nodes"]) == {"cp2", "cp3", "w1"}
+    assert len(stack.world.journal("kubeadm init --config")) == 1
+    stack.planes = "cp0 cp2 cp3"
+    stack.world.add("cp0")
+    write_lock(stack.site, of_control_planes(["cp0", *names[1:]], "192.0.2.1:6443"))
+    assert "+ 1 created" in stack.up()
+    assert stack.world.members == ["cp0", "cp2", "cp3"]
+    assert len(stack.world.journal("kubeadm init --config")) == 1
 
 
 def test_a_resource_that_forgot_its_provider_fails(stack: Stack) -> None:

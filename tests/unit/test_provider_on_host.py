@@ -276,6 +276,57 @@ def test_no_second_cluster_is_made_where_one_answers(tmp_path: Path) -> None:
     assert "kubeadm init" in host.ran
 
 
+def test_one_on_its_way_into_a_cluster_makes_none(tmp_path: Path) -> None:
+    """Another control plane let it in; that one does not answer now."""
+    host = member(tmp_path, NO[0], phase="begun")
+    with pytest.raises(on_host.RefusalError, match="was on its way into the cluster"):
+        on_host.init(host, request(host))
+    assert "kubeadm init" not in host.ran
+    assert "kubeadm reset" not in host.ran
+
+
+MEMBERS = [
+    {"ID": 0xCE0000000000000A, "name": "cp1", "peerURLs": ["https://192.0.2.11:2380"]},
+    {"ID": 0xCE0000000000000B, "name": "cp3", "peerURLs": ["https://192.0.2.13:2380"]},
+    {"ID": 0xCE0000000000000C, "peerURLs": ["https://192.0.2.14:2380"], "isLearner": True},
+]
+
+
+class Etcd(Host):
+    """A host with an etcd, which has members."""
+
+    def try_run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Answer as crictl does, with a warning on standard error."""
+        super().try_run(*argv, stdin=stdin)
+        if argv[1] == "ps":
+            return subprocess.CompletedProcess(argv, 0, "e7cd\n")
+        if "list" in argv:
+            text = f"W1201 a warning\n{json.dumps({'members': MEMBERS})}\n"
+            return subprocess.CompletedProcess(argv, 0, text)
+        self.ran.append(" ".join(argv[-3:]))
+        return subprocess.CompletedProcess(argv, 0, "Member removed")
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "removed"),
+    [
+        ("cp3", "192.0.2.99", ["ce0000000000000b"]),
+        ("cp4", "192.0.2.14", ["ce0000000000000c"]),
+        ("cp5", "192.0.2.11", []),
+        ("cp5", "192.0.2.15", []),
+    ],
+)
+def test_a_member_is_known_by_its_name_or_before_it_has_one_by_its_address(
+    name: str, address: str, removed: list[str], tmp_path: Path
+) -> None:
+    host = Etcd(tmp_path, "ok")
+    answer = on_host.leave_etcd(host, {"name": name, "addresses": [address]})
+    assert answer == {"changed": bool(removed)}
+    assert [line for line in host.ran if "remove" in line] == [
+        f"member remove {number}" for number in removed
+    ]
+
+
 class Answers(http.server.BaseHTTPRequestHandler):
     """An API server, or a balancer, that says one thing."""
 

@@ -58,6 +58,7 @@ class ClusterApi:
         self._control_plane = control_plane
         self._others = others
         self._tell = tell
+        self.silent: list[str] = []
         self._choosing = asyncio.Lock()
         self._nodes: dict[str, dict[str, Any]] = {}
         self._asked = 0.0
@@ -92,12 +93,21 @@ class ClusterApi:
                 if not await self._leave(host, tried, "cannot be reached", f": {error}"):
                     raise
 
+    async def another(self, than: str, why: str) -> bool:
+        """Turn to another control plane *than* this one; False where none is in the cluster.
+
+        *why* is for the user. `silent` names those that did not say whether they are in it.
+        """
+        host = self._control_plane
+        return host.name != than or await self._leave(host, [than], why)
+
     async def _leave(self, host: Machine, tried: Sequence[str], why: str, more: str = "") -> bool:
         """Turn to another control plane that is in the cluster; False where there is none."""
         async with self._choosing:
             if self._control_plane.name not in tried:
                 return True  # another question has turned to it meanwhile
             endpoint, others = self._others()
+            self.silent = []
             for other in others:
                 if other.name in tried:
                     continue
@@ -105,6 +115,7 @@ class ClusterApi:
                 try:
                     found = await self._hosts.ask(other, {"action": "access"}, deadline)
                 except ProviderError:
+                    self.silent.append(other.name)
                     continue
                 # A host of the lock may be in another cluster still, or in none yet.
                 done = found["phase"] == "done" and found["endpoint"] == endpoint
@@ -256,6 +267,15 @@ class ClusterApi:
         """Delete a Node object; one that is gone already is fine."""
         await self.kubectl("delete", "node", name, "--ignore-not-found", deadline=deadline)
         self._asked = 0.0
+
+    async def leave_etcd(self, gone: Machine, deadline: Deadline) -> None:
+        """Take a control plane that is gone out of etcd's members; none of its own is fine."""
+        request = {
+            "action": "leave-etcd",
+            "name": gone.name,
+            "addresses": [gone.node_ip or gone.address, gone.address],
+        }
+        await self._on_a_member(lambda host: self._hosts.ask(host, request, deadline))
 
     async def upper_resources(self, deadline: Deadline) -> list[str]:
         """Return what the upper stacks have in the cluster, as `kind/name`."""

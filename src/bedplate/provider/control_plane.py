@@ -11,14 +11,19 @@ from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
 from bedplate.provider.model import ControlPlaneInputs, Inputs
 from bedplate.provider.resource import Resource, pause
+from bedplate.provider.succession import make_room
 from bedplate.provider.wire import Secret
 
 if TYPE_CHECKING:
+    from bedplate.provider.cluster_api import ClusterApi
     from bedplate.provider.deadline import Deadline
 
 
 class ControlPlane(Resource):
-    """The first control plane is initialised, one with `join` joins that first one."""
+    """A control plane joins the cluster that another one has; without any, it makes the cluster.
+
+    The one without `join` makes it. Once it stands, that one is a control plane like the others.
+    """
 
     token = "bedplate:index:ControlPlane"  # noqa: S105 - a type token, not a credential
     inputs: ClassVar[type[Inputs]] = ControlPlaneInputs
@@ -47,15 +52,15 @@ class ControlPlane(Resource):
             "cri_socket": wished.cri_socket,
             "ignore_preflight": list(wished.ignore_preflight),
         }
-        if wished.join is None:
+        through = await self._through(wished, deadline)
+        if through is None:
             request |= {
                 "action": "init",
                 "config": kubeadm.init_config(wished),
                 "etcd_data_dir": wished.etcd_data_dir,
             }
         else:
-            first = self.context.cluster(wished.join, without=wished.host.name)
-            invitation = await first.invitation(deadline, control_plane=True)
+            invitation = await through.invitation(deadline, control_plane=True)
             config = kubeadm.join_config(
                 wished.host,
                 wished.endpoint,
@@ -63,7 +68,7 @@ class ControlPlane(Resource):
                 cri_socket=wished.cri_socket,
                 taint=wished.taint,
             )
-            authority = await first.authority(deadline)
+            authority = await through.authority(deadline)
             request |= {"action": "join", "config": config, "authority": authority}
         answer = await self.context.hosts.ask(wished.host, request, deadline)
         kubeconfig.write(self.context.site, answer["kubeconfig"])
@@ -75,11 +80,41 @@ class ControlPlane(Resource):
         await node_marks.apply(api, wished.host.name, wished.labels, wished.taints, deadline)
         return outputs
 
+    async def _through(self, wished: ControlPlaneInputs, deadline: Deadline) -> ClusterApi | None:
+        """Return the cluster that the host is to join; None where it makes or keeps its own."""
+        host = wished.host
+        found = await self.context.alone(host).access(deadline)
+        api = self.context.cluster(wished.join or host, without=host.name)
+        if wished.join is None:
+            whole = found["member"] and found["phase"] != "begun"
+            if whole or found["restoring"]:
+                return None
+            if not await api.another(host.name, "has no cluster"):
+                self._refuse_a_second(wished, api.silent)
+                return None
+        await make_room(api, host, found, deadline, control_plane=True)
+        return api
+
+    def _refuse_a_second(self, wished: ControlPlaneInputs, silent: list[str]) -> None:
+        """Refuse to make a cluster while those that may have the site's do not answer."""
+        if silent and kubeconfig.path_in(self.context.site).exists():
+            raise ProviderError(
+                message(
+                    "this control plane has no cluster, and the site has had one",
+                    wished.host.name,
+                    f"no answer from {', '.join(silent)}, which may still have it",
+                    "an answer of each control plane before a new cluster is made",
+                    "start them, then run pulumi up again; if all are lost, restore them with "
+                    "ansible-playbook bedplate.gpu.restore, or remove .bedplate/kubeconfig from "
+                    "the site to begin with an empty cluster",
+                )
+            )
+
     async def running_version(self, values: dict[str, Any], deadline: Deadline) -> str | None:
         """Return the version of the host's kubelet, which kubeadm upgrades last."""
         del deadline
         known: ControlPlaneInputs = self.typed(values)
-        node = await self.context.cluster(known.join or known.host).node(known.host.name)
+        node = await self.context.cluster(known.host).node(known.host.name)
         return cluster_api.kubelet_version(node)
 
     async def read(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any] | None:
@@ -105,13 +140,17 @@ class ControlPlane(Resource):
         """Reset the host; refuse while something still stands on the cluster."""
         known: ControlPlaneInputs = self.typed(values)
         host = known.host
+        api = self.context.cluster(host, without=host.name, of=known.endpoint)
+        # The last one takes the cluster with it.
+        remains = await api.another(host.name, "is to leave")
+        if known.join is not None and not remains:
+            api, remains = self.context.cluster(known.join, without=host.name), True
         try:
             found = await self.context.alone(host).access(deadline)
-            if known.join is None:
+            if not remains:
                 if found["kubeconfig"] and found["phase"] == "done" and not self.context.force:
                     await self._refuse_if_used(known, deadline)
             elif found["member"]:
-                api = self.context.cluster(known.join, without=host.name)
                 await api.drain(host.name, deadline)
             request = {
                 "action": "reset",
@@ -122,8 +161,8 @@ class ControlPlane(Resource):
         except UnreachableError:
             if not self.context.force:
                 raise
-        if known.join is not None:
-            api = self.context.cluster(known.join, without=host.name)
+        if remains:
+            await api.leave_etcd(host, deadline)
             await api.forget(host.name, deadline)
         else:
             kubeconfig.remove(self.context.site)

@@ -10,6 +10,7 @@ from bedplate.provider.cluster_api import kubelet_version, not_ready_reasons
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError
 from bedplate.provider.model import Inputs, NodeInputs
 from bedplate.provider.resource import Resource, pause
+from bedplate.provider.succession import make_room
 
 if TYPE_CHECKING:
     from bedplate.provider.deadline import Deadline
@@ -27,6 +28,9 @@ class Node(Resource):
         """Join, or take the membership that is there, and wait until the node is Ready."""
         wished: NodeInputs = self.typed(values)
         api = self.context.cluster(wished.control_plane)
+        if await api.node(wished.host.name) is not None:
+            found = await self.context.hosts.ask(wished.host, {"action": "access"}, deadline)
+            await make_room(api, wished.host, found, deadline)
         invitation, authority = await asyncio.gather(
             api.invitation(deadline), api.authority(deadline)
         )

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -311,10 +312,16 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 "this host was being restored from a backup, and the run was cut off: run "
                 "ansible-playbook bedplate.gpu.restore again, then pulumi up"
             )
-        if mark.get("endpoint") != request["endpoint"] or mark.get("action") != "init":
+        if mark.get("endpoint") != request["endpoint"]:
             raise RefusalError(
                 f"this host is a member of another cluster ({mark.get('endpoint')}), requested "
                 f"{request['endpoint']}: destroy that cluster's stack first"
+            )
+        if mark.get("action") == "join" and seen["state"] == "half":
+            raise RefusalError(
+                "this host was on its way into the cluster, and no other control plane of the site "
+                "says that it has that (allowed one that has, since a new cluster would be made "
+                "here): start the others and run pulumi up again"
             )
     adopted = seen["state"] == "member"
     data = request["etcd_data_dir"].lstrip("/")
@@ -335,10 +342,10 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             # A first control plane whose disk was lost would begin a second cluster under the same
             # address, and the nodes would go over to it.
             raise RefusalError(
-                f"a cluster answers at {request['endpoint']}, and this host is no member of it "
-                "(allowed no answer, since the first control plane makes a new cluster): switch "
-                "off what answers if it may go; a first control plane that lost its disk cannot be "
-                "replaced while others serve, so leave it out, or restore all from a backup"
+                f"a cluster answers at {request['endpoint']}, and neither this host nor another "
+                "control plane of the site that could be asked is a member of it (allowed no "
+                "answer, since a new cluster would be made here): start the control planes that "
+                "serve it, or switch off what answers if it may go"
             )
         kubeadm(host, "init", request)
     host.run("systemctl", "start", "kubelet")
@@ -395,6 +402,36 @@ def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     return {"changed": True}
 
 
+def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Take another control plane, which is gone, out of the members of this host's etcd.
+
+    A member is known by its name, and before its first start, when it has none, by its address.
+    """
+    running = host.run("crictl", "ps", "--name=^etcd$", "--state=Running", "--quiet").split()
+    if not running:
+        raise FailureError("etcd does not run on this host: see `crictl ps --all --name etcd`")
+    pki = "/etc/kubernetes/pki/etcd"
+    client = [
+        *("crictl", "exec", "--sync", running[0]),
+        *("etcdctl", "--endpoints=https://127.0.0.1:2379", f"--cacert={pki}/ca.crt"),
+        *(f"--cert={pki}/healthcheck-client.crt", f"--key={pki}/healthcheck-client.key"),
+    ]
+    listed = host.run(*client, "member", "list", "--write-out=json")
+    # Warnings may stand around it.
+    found = next((line for line in listed.splitlines() if line.startswith("{")), "")
+    if not found:
+        raise FailureError(f"etcd does not list its members: {tail(listed)}")
+    gone = []
+    for member in json.loads(found)["members"]:
+        named = member.get("name")
+        hosts = {urllib.parse.urlsplit(url).hostname for url in member.get("peerURLs", ())}
+        if named == request["name"] if named else hosts & set(request["addresses"]):
+            gone.append(f"{member['ID']:x}")
+    for number in gone:
+        host.run(*client, "member", "remove", number)
+    return {"changed": bool(gone)}
+
+
 def clean(host: Host, request: dict[str, Any]) -> None:
     """Reset by kubeadm, then remove what it leaves: CNI state, links and packet filter rules."""
     host.run("kubeadm", "reset", "--force", f"--cri-socket={request['cri_socket']}")
@@ -437,9 +474,11 @@ ACTIONS: dict[str, Callable[[Host, dict[str, Any]], dict[str, Any]]] = {
     "init": init,
     "join": join,
     "reset": reset,
+    "leave-etcd": leave_etcd,
     "container-log": container_log,
 }
-UNLOCKED = {"access", "container-log"}  # these only read
+# The first and the last only read; what etcd is asked, it orders itself.
+UNLOCKED = {"access", "leave-etcd", "container-log"}
 
 
 def main(text: str, root: str = "/") -> int:

@@ -47,18 +47,19 @@ class Context:
         key = (control_plane, None)
         return self._clusters.setdefault(key, ClusterApi(self.hosts, control_plane))
 
-    def cluster(self, control_plane: Machine, without: str = "") -> ClusterApi:
+    def cluster(self, control_plane: Machine, without: str = "", of: str = "") -> ClusterApi:
         """Return the one view of the cluster behind a control plane.
 
-        Where that cannot be reached, the site's others are asked, but for the host `without`.
+        Where that cannot be reached, the site's others are asked, but for the host `without`. One
+        that is no longer of the site has others where `of`, its endpoint, is the site's.
         """
 
         def others() -> tuple[str, list[Machine]]:
             endpoint, found = control_planes(self.site)
-            mine = any(one.name == control_plane.name for one in found)
+            mine = endpoint == of or any(one.name == control_plane.name for one in found)
             return endpoint, [one for one in found if mine and one.name != without]
 
-        key = (control_plane, without)
+        key = (control_plane, f"{without} {of}")
         api = ClusterApi(self.hosts, control_plane, others, self.tell)
         return self._clusters.setdefault(key, api)
 

@@ -77,7 +77,7 @@ class ControlPlaneArgs(TypedDict):
     taints: NotRequired[pulumi.Input[list[TaintArgs]]]
     """Taints of the node that the site sets, likewise."""
     join: NotRequired[pulumi.Input[MachineArgs]]
-    """The first control plane, if this is another one."""
+    """Another control plane to join. Without it this one makes the cluster, unless one serves."""
 
 
 class NodeArgs(TypedDict):

@@ -1,4 +1,4 @@
-"""A control plane, and a worker with four GPUs for each name in WORKERS.
+"""A control plane for each name in PLANES, and a worker with four GPUs for each in WORKERS.
 
 FORGOTTEN, if not empty, names a resource that is given no provider. KUBERNETES is its version.
 """
@@ -19,19 +19,22 @@ def machine(name: str) -> sdk.MachineArgs:
 
 hosts = sdk.Provider("hosts", site=os.environ["SITE"])
 below = pulumi.ResourceOptions(provider=hosts)
-control_plane = sdk.ControlPlane(
-    "cp1",
-    {
-        "host": machine("cp1"),
+planes: list[sdk.ControlPlane] = []
+for name in os.environ["PLANES"].split():
+    inputs: sdk.ControlPlaneArgs = {
+        "host": machine(name),
         "version": VERSION,
         "endpoint": ENDPOINT,
         "podSubnet": "10.244.0.0/16",
         "serviceSubnet": "10.96.0.0/12",
         "etcdImageTag": "3.6.8-0",
         "dnsImageTag": "v1.14.2",
-    },
-    below,
-)
+    }
+    if planes:
+        inputs["join"] = planes[0].host
+    after = pulumi.ResourceOptions(provider=hosts, depends_on=planes[-1:])
+    planes.append(sdk.ControlPlane(name, inputs, after))
+control_plane = planes[0]
 for name in os.environ["WORKERS"].split():
     node = sdk.Node(
         name,

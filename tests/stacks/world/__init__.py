@@ -44,10 +44,15 @@ class World:
 
     @property
     def api(self) -> dict[str, Any]:
-        """Return the cluster's objects: `nodes`, `tokens`, `upper`."""
+        """Return the cluster's objects: `nodes`, those `gone`, `members`, `tokens`, `upper`."""
         path = self.directory / "api.json"
         empty = {"nodes": {}, "tokens": [], "upper": [], "authority": ""}
         return json.loads(path.read_text()) if path.exists() else empty
+
+    @property
+    def members(self) -> list[str]:
+        """Return the names of etcd's members, in order."""
+        return sorted(one["name"] for one in self.api.get("members", []))
 
     def write_api(self, api: dict[str, Any]) -> None:
         """Replace the cluster's objects."""

@@ -38,6 +38,8 @@ def member(**files: str) -> None:
         (kubernetes / file).write_text(text)
     api = world.api
     (kubernetes / "pki/ca.crt").write_text(CERTIFICATE.format(api["authority"]))
+    if "admin.conf" in files:
+        api["members"] = [*api.get("members", []), {"ID": 2**63 + len(api["nodes"]), "name": host}]
     api["nodes"][host] = {"control_plane": "admin.conf" in files, "taints": taints()}
     world.write_api(api)
 
@@ -70,6 +72,22 @@ def together(count: int) -> None:
         time.sleep(0.05)
 
 
+def refuse_a_name_in_use() -> None:
+    """As kubeadm does of a node; etcd would begin as a member that has lost its data."""
+    api = world.api
+    if arguments[0] == "join" and host in api["nodes"] and not down(host):
+        fail(f'a Node with name "{host}" and status "Ready" already exists')
+    if arguments[0] == "join" and controls() and host in world.members:
+        fail("etcd counts this host as a member that has data")
+
+
+def down(found: str) -> bool:
+    """Say whether a node is not Ready; a host that has lost its disk is not its node's any more."""
+    there = world.root(found)
+    its = json.loads((there / "settings.json").read_text()) if there.exists() else {}
+    return bool(its.get("not_ready")) or found in world.api.get("gone", [])
+
+
 def kubeadm() -> None:
     if arguments[0] == "version":
         print("v" + settings.get("version", "1.36.3"))
@@ -79,6 +97,7 @@ def kubeadm() -> None:
             return
         if (kubernetes / "kubelet.conf").exists():
             fail("[ERROR FileAvailable--etc-kubernetes-kubelet.conf]: already exists")
+        refuse_a_name_in_use()
         kubernetes.mkdir(parents=True, exist_ok=True)
         (kubernetes / "bootstrap-kubelet.conf").write_text("half")
         time.sleep(settings.get("join_seconds", 0))
@@ -90,11 +109,15 @@ def kubeadm() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if arguments[0] == "init":
                 count = len(world.journal("kubeadm init --config"))
-                world.write_api({**world.api, "nodes": {}, "authority": f"AAA{count}"})
+                fresh = {"nodes": {}, "members": [], "authority": f"AAA{count}"}
+                world.write_api({**world.api, **fresh})
             admin = {"admin.conf": "apiVersion: v1\nkind: Config\nplanted: Geheimnis\n"}
             member(**admin if controls() else {})
     elif arguments[0] == "reset":
         shutil.rmtree(kubernetes, ignore_errors=True)
+        api = world.api
+        left = [one for one in api.get("members", []) if one["name"] != host]
+        world.write_api({**api, "members": left})
     elif "token" in arguments:
         print(
             "kubeadm join x:6443 --token abcdef.0123456789abcdef "
@@ -108,9 +131,9 @@ def node(found: str) -> dict[str, object]:
     api = world.api
     there = world.root(found)
     its = json.loads((there / "settings.json").read_text()) if there.exists() else {}
-    down = its.get("not_ready")
+    why = its.get("not_ready")
     labels = {"node-role.kubernetes.io/control-plane": ""}
-    ready = {"type": "Ready", "status": "False" if down else "True"}
+    ready = {"type": "Ready", "status": "False" if down(found) else "True"}
     return {
         "metadata": {
             "name": found,
@@ -118,7 +141,7 @@ def node(found: str) -> dict[str, object]:
         },
         "spec": {"taints": api["nodes"][found].get("taints", [])},
         "status": {
-            "conditions": [{**ready, "reason": "KubeletNotReady", "message": down or ""}],
+            "conditions": [{**ready, "reason": "KubeletNotReady", "message": why or ""}],
             "allocatable": {"nvidia.com/gpu": str(its.get("gpus", 0))},
             "nodeInfo": {"kubeletVersion": f"v{its.get('runs', '1.36.3')}"},
         },
@@ -152,6 +175,7 @@ def kubectl() -> None:
         print("\n".join(api["upper"]))
     elif verb == "delete":
         api["nodes"].pop(rest[1], None)
+        api["gone"] = [one for one in api.get("gone", []) if one != rest[1]]
         world.write_api(api)
     elif verb != "drain":
         fail(f"no such kubectl command: {arguments}", 64)
@@ -167,7 +191,22 @@ def resource_slice(found: str) -> dict[str, object]:
     return {"spec": spec}
 
 
+def etcdctl() -> None:
+    api = world.api
+    if "list" in arguments:
+        print(json.dumps({"members": api.get("members", [])}))
+    else:
+        left = [one for one in api["members"] if f"{one['ID']:x}" != arguments[-1]]
+        world.write_api({**api, "members": left})
+
+
 def crictl() -> None:
+    if arguments[0] == "exec":
+        etcdctl()
+        return
+    if "--name=^etcd$" in arguments:
+        print("e7cd" if (kubernetes / "admin.conf").exists() else "")
+        return
     plugin = settings.get("plugin")
     if arguments[0] == "ps":
         meta = {"attempt": plugin["attempts"] - 1} if plugin else {}

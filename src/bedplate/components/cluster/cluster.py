@@ -51,7 +51,7 @@ class ClusterArgs(TypedDict):
     dns_image_tag: str
     """Tag of CoreDNS' image."""
     control_planes: list[sdk.MachineArgs]
-    """Hosts of the control plane; the first by name is initialised, the others join it."""
+    """Hosts of the control plane; the first by name makes the cluster where none has it yet."""
     workers: list[sdk.MachineArgs]
     """Hosts that join as workers, all at the same time."""
     gpus: dict[str, GpuArgs]

@@ -1,0 +1,143 @@
+"""Each node in turn is dead, and another machine takes its name: a client writes all the time."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.mixes.clients import begin, ended
+from tests.mixes.living import Mix, installed, living
+from tests.mixes.test_restore import PAUSE
+from tests.site.cluster import gpus_in_pod, node, node_names, ready, wait_for
+from tests.site.hosts import on_host
+from tests.substrate.hosts.containers import remove
+from tests.substrate.hosts.description import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.substrate.commands import SiteCommands
+
+NET = "10.213.28."
+CONTROL_PLANES = ["cp1", "cp2", "cp3"]
+MIX = Mix(
+    "heirs-mix",
+    f"{NET}0/25",
+    f"{NET}1",
+    {"cp1": f"{NET}11", "cp2": f"{NET}12", "cp3": f"{NET}13", "w1": f"{NET}14"},
+    ["w1"],
+    {"control_plane": CONTROL_PLANES},
+    {"endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
+)
+SECONDS = 240.0
+#: An own answer of etcd, from one that is not the replaced one.
+MEMBERS = """
+id=$(crictl ps --name='^etcd$' --state Running --quiet)
+cd /etc/kubernetes/pki/etcd
+crictl exec --sync "$id" etcdctl --endpoints=https://127.0.0.1:2379 --cacert=$PWD/ca.crt \\
+  --cert=$PWD/healthcheck-client.crt --key=$PWD/healthcheck-client.key member list -w json
+"""
+
+
+def dies(site: SiteCommands, name: str) -> None:
+    """Let a host be gone from one moment to the next."""
+    description = load(site.description)
+    container = description.container(description.host(name))
+    subprocess.run(["podman", "kill", container], check=True, capture_output=True)
+
+
+def replaced(site: SiteCommands, name: str) -> None:
+    """Have another machine with its name and address in the cluster, as the page says."""
+    description = load(site.description)
+    remove(description.container(description.host(name)))
+    site.substrate("up")
+    site.playbook("playbooks/site.yml", "--limit", name)
+    site.pulumi("cluster", "refresh", "--yes", "--skip-preview")
+    site.up("cluster")
+    wait_for(f"node {name}", lambda: ready(site, name), SECONDS)
+
+
+def voters(site: SiteCommands, host: str) -> list[str]:
+    """Return etcd's members that vote, by name."""
+    listed = json.loads(on_host(site, host, MEMBERS))["members"]
+    return sorted(one["name"] for one in listed if not one.get("isLearner"))
+
+
+def api_again(site: SiteCommands) -> float:
+    """Return the seconds until the API answers at the endpoint."""
+    began = time.monotonic()
+    ask = ["--request-timeout=2s", "get", "--raw", "/readyz"]
+    wait_for("an answer", lambda: site.kubectl(*ask).stdout == "ok", SECONDS, 0.2)
+    return time.monotonic() - began
+
+
+def identities(site: SiteCommands) -> dict[str, Any]:
+    """Return what an adoption leaves as it is: nodes and the pods on them."""
+    kinds = ["nodes", "pods,daemonsets,configmaps,serviceaccounts"]
+    found = {}
+    for kind in kinds:
+        listed = site.kubectl("get", kind, "--all-namespaces", "-o", "json").stdout
+        for one in json.loads(listed)["items"]:
+            meta = one["metadata"]
+            found[one["kind"], meta.get("namespace"), meta["name"]] = meta["uid"]
+    return found
+
+
+@pytest.mark.prove
+def test_each_node_dies_and_another_machine_takes_its_name(
+    tmp_path: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    with living(MIX, tmp_path) as site:
+        installed(site)
+        for name in MIX.hosts:
+            wait_for(f"node {name}", lambda name=name: ready(site, name), SECONDS)
+        site.kubectl("create", "namespace", "written")
+        site.kubectl("create", "deployment", "web", f"--image={PAUSE}", "--replicas=2")
+        rolled = ["rollout", "status", "deployment/web", f"--timeout={SECONDS:.0f}s"]
+        assert site.kubectl(*rolled).returncode == 0
+        begin(site, "w1", MIX)
+        away, taken = {}, {}
+        for name in CONTROL_PLANES:
+            assert site.kubectl("rollout", "restart", "deployment/web").returncode == 0
+            dies(site, name)
+            away[name] = api_again(site)
+            assert site.kubectl(*rolled).returncode == 0
+            # etcd is asked elsewhere.
+            other = next(one for one in CONTROL_PLANES if one != name)
+            assert voters(site, other) == CONTROL_PLANES
+            before = node(site, name)["metadata"]["uid"]
+            began = time.monotonic()
+            replaced(site, name)
+            taken[name] = time.monotonic() - began
+            assert voters(site, other) == CONTROL_PLANES
+            assert node(site, name)["metadata"]["uid"] != before
+        said = ended(site, "w1")["api"]
+        there = site.kubectl("-n", "written", "get", "configmaps", "-o", "name").stdout
+        print(away, taken, len(said["done"]), said["gap"], said["failed"])
+        figures["a control plane dies: seconds until the API answers"] = away
+        figures["the longest gap between two writes, seconds"] = {"of all": said["gap"]}
+        figures["a control plane is replaced, seconds"] = taken
+        assert set(said["done"]) <= set(re.findall(r"w-\d+", there))
+        assert said["gap"] < 10
+        site.pulumi("cluster", "preview", "--expect-no-changes")
+        site.playbook("playbooks/verify.yml")
+
+        # The state is lost: all is taken as it is.
+        known = identities(site)
+        site.pulumi("cluster", "stack", "rm", "--force", "--yes", site.stack_name)
+        site.select("cluster")
+        site.up("cluster")
+        assert identities(site) == known
+        site.pulumi("cluster", "preview", "--expect-no-changes")
+
+        dies(site, "w1")
+        replaced(site, "w1")
+        site.pulumi("cluster", "preview", "--expect-no-changes")
+        assert node_names(site) == {*MIX.hosts}
+        assert gpus_in_pod(site, "w1", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
+        site.playbook("playbooks/verify.yml")

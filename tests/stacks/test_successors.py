@@ -1,0 +1,165 @@
+"""Another machine takes the name of a host that is gone: control planes and workers alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bedplate.common import kubeconfig
+from bedplate.lock.file import write_lock
+from tests.stacks.conftest import machine, start
+from tests.stacks.locks import of_control_planes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.stacks.conftest import Engine
+    from tests.stacks.world import World
+
+Values = dict[str, Any]
+PLANES = ("cp1", "cp2", "cp3")
+
+
+@pytest.fixture
+def others(control_plane: Values) -> dict[str, Values]:
+    """Inputs of the control planes that are not the first by name."""
+    return {
+        name: {**control_plane, "host": machine(name), "join": machine("cp1")}
+        for name in PLANES[1:]
+    }
+
+
+@pytest.fixture
+def planes(
+    site: Path, world: World, engine: Engine, control_plane: Values, others: dict[str, Values]
+) -> Engine:
+    """Start a cluster with three control planes."""
+    write_lock(site, of_control_planes(PLANES, control_plane["endpoint"]))
+    engine.create("ControlPlane", control_plane).result()
+    for name, inputs in others.items():
+        world.add(name)
+        engine.create("ControlPlane", inputs).result()
+    return engine
+
+
+def dies(world: World, host: str) -> None:
+    """Let a host answer no more, and the API notice it."""
+    world.root(host).rename(world.directory / f"gone-{host}")
+    world.write_api({**world.api, "gone": [host]})
+
+
+def replaced(world: World, host: str, gpus: int = 0) -> None:
+    """Put another machine in the place of a host."""
+    dies(world, host)
+    world.add(host, gpus=gpus)
+
+
+def began(world: World) -> list[str]:
+    return world.journal("kubeadm init --config")
+
+
+def test_the_first_by_name_joins_those_that_serve(
+    planes: Engine, world: World, control_plane: Values, site: Path
+) -> None:
+    replaced(world, "cp1")
+    assert planes.read("ControlPlane", control_plane).id == ""
+    planes.create("ControlPlane", control_plane).result()
+    assert len(began(world)) == 1
+    assert world.journal("kubeadm join")[-1].startswith("cp1: ")
+    assert world.members == [*PLANES]
+    assert set(world.api["nodes"]) == {*PLANES}
+    assert kubeconfig.path_in(site).exists()
+    # It is the first by name as before, whatever brought it into the cluster.
+    planes.create("ControlPlane", control_plane).result()
+    assert len(began(world)) == 1
+    assert len([line for line in world.journal("kubeadm join") if line.startswith("cp1")]) == 1
+
+
+def test_another_one_takes_its_place_among_the_members(
+    planes: Engine, world: World, others: dict[str, Values]
+) -> None:
+    replaced(world, "cp3")
+    planes.create("ControlPlane", others["cp3"]).result()
+    assert world.members == [*PLANES]
+    removed = world.journal("member remove")
+    assert len(removed) == 1
+    assert removed[0].startswith("cp1: ")
+
+
+def test_a_worker_takes_the_name_of_a_dead_one(planes: Engine, world: World, node: Values) -> None:
+    planes.create("Node", node).result()
+    replaced(world, "gpu-a", gpus=8)
+    assert planes.read("Node", node).id == ""
+    planes.create("Node", node).result()
+    assert world.journal("delete node gpu-a")
+    assert world.journal("etcdctl") == [] or "gpu-a" not in world.journal("etcdctl")[-1]
+
+
+def test_a_machine_in_service_keeps_its_name(
+    planes: Engine, world: World, node: Values, others: dict[str, Values]
+) -> None:
+    planes.create("Node", node).result()
+    for name, kind, inputs in (
+        ("gpu-a", "Node", node),
+        ("cp3", "ControlPlane", others["cp3"]),
+    ):
+        world.root(name).rename(world.directory / f"runs-on-{name}")
+        world.add(name)
+        with pytest.raises(grpc.RpcError, match="another machine is in service under this name"):
+            planes.create(kind, inputs).result()
+        assert name in world.api["nodes"]
+    assert world.members == [*PLANES]
+
+
+def test_no_new_cluster_while_those_with_the_old_one_are_silent(
+    planes: Engine, world: World, control_plane: Values, site: Path
+) -> None:
+    replaced(world, "cp1")
+    for name in PLANES[1:]:
+        dies(world, name)
+    fresh = start(world)
+    fresh.configure(site)
+    with pytest.raises(grpc.RpcError, match="no answer from cp2, cp3, which may still have it"):
+        fresh.create("ControlPlane", control_plane).result()
+    assert len(began(world)) == 1
+    kubeconfig.remove(site)
+    fresh.create("ControlPlane", control_plane).result()
+    assert len(began(world)) == 2
+    fresh.close()
+    fresh.process.terminate()
+    fresh.process.wait(timeout=120)
+
+
+def test_a_dead_one_that_is_forgotten_leaves_etcd(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    del planes
+    dies(world, "cp3")
+    forced = start(world)
+    forced.configure(site, force=True)
+    forced.delete("ControlPlane", others["cp3"])
+    assert world.members == ["cp1", "cp2"]
+    assert "cp3" not in world.api["nodes"]
+    forced.close()
+    forced.process.terminate()
+    forced.process.wait(timeout=120)
+
+
+def test_the_first_by_name_leaves_as_any_other(
+    planes: Engine, world: World, control_plane: Values, site: Path, node: Values
+) -> None:
+    """Its cluster stays where another one is in it, with its workers and all that uses it."""
+    planes.create("Node", node).result()
+    world.write_api({**world.api, "upper": ["namespace/courses"]})
+    write_lock(site, of_control_planes(PLANES[1:], control_plane["endpoint"]))
+    planes.delete("ControlPlane", control_plane)
+    (drain,) = world.journal(" drain cp1 ")
+    assert not drain.startswith("cp1: ")
+    assert world.members == ["cp2", "cp3"]
+    assert kubeconfig.path_in(site).exists()
+    # The next by name is the first now, and goes on as what it is.
+    first = {**control_plane, "host": machine("cp2")}
+    planes.create("ControlPlane", first).result()
+    assert len(began(world)) == 1
