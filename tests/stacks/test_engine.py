@@ -216,6 +216,24 @@ def test_a_plugin_that_cannot_start_holds_nobody_else_up(stack: Stack) -> None:
     assert len(stack.world.journal("kubeadm join")) == 2
 
 
+def test_one_of_four_workers_cannot_join_and_three_are_in(stack: Stack) -> None:
+    stack.world.add("w4", gpus=4)
+    stack.up()
+    stack.workers = "w1 w2 w3 w4"
+    for name in ("w1", "w2", "w4"):
+        stack.world.set(name, join_seconds=2, joins_together=4)
+    stack.world.set("w3", joins_together=4, fail="[ERROR Port-10250]: Port 10250 is in use")
+    output = stack.up(status=1)
+    assert "Port 10250 is in use" in output
+    assert set(stack.world.api["nodes"]) == {"cp1", "w1", "w2", "w4"}
+    stack.world.set("w3", fail="")
+    stack.up()
+    assert set(stack.world.api["nodes"]) == {"cp1", "w1", "w2", "w3", "w4"}
+    # Each joined once, and w3 once more.
+    assert len(stack.world.journal("kubeadm join")) == 5
+    stack.run("preview", "--expect-no-changes")
+
+
 def test_killed_in_mid_join_it_goes_on_and_joins_nothing_twice(stack: Stack) -> None:
     stack.workers = "w1 w2"
     for name in ("w1", "w2"):
