@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +11,7 @@ from tests.install import environments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Runs = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -26,12 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The collection's archive, as Galaxy takes it."""
-    folder = tmp_path_factory.mktemp("archive")
-    galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
-    command = [galaxy, "collection", "build", str(environments.ROOT), "--output-path", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-    (built,) = folder.glob("*.tar.gz")
-    return built
+    return environments.collection(tmp_path_factory.mktemp("archive"))
 
 
 @pytest.fixture(scope="session")

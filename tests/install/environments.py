@@ -24,11 +24,26 @@ ROOT = Path(__file__).parents[2]
 SHARED = {"ansible_collections", "google"}
 
 
-def wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout into *folder*."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+def wheel(folder: Path, root: Path = ROOT) -> Path:
+    """Build the wheel of a checkout, by default this one, into *folder*."""
+    _hatch(folder, root, "wheel")
     (built,) = folder.glob("*.whl")
+    return built
+
+
+def sdist(folder: Path, root: Path = ROOT) -> Path:
+    """Build the source distribution of a checkout, by default this one, into *folder*."""
+    _hatch(folder, root, "sdist")
+    (built,) = folder.glob("bedplate-[0-9]*.tar.gz")
+    return built
+
+
+def collection(folder: Path, root: Path = ROOT) -> Path:
+    """Build the collection's archive of a checkout, by default this one, into *folder*."""
+    galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
+    command = [galaxy, "collection", "build", str(root), "--output-path", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = folder.glob("bedplate-gpu-*.tar.gz")
     return built
 
 
@@ -61,6 +76,11 @@ def requirements(built: Path) -> list[str]:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode())
     return [Requirement(line).name for line in metadata.get_all("Requires-Dist") or []]
+
+
+def _hatch(folder: Path, root: Path, kind: str) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
 
 
 def _closure(names: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,15 +42,15 @@ def site(tmp_path: Path) -> Path:
         (
             TEXT.replace(b"format: 2", b"format: 1"),
             (
-                "lock is of another format — {path} format — got 1 / allowed 2 — run: bedplate "
-                "plan {site}"
+                "lock is of another format — {path} format — got 1 / allowed 2 — format 1 is of a "
+                "Bedplate older than this {version}; run: bedplate plan {site}"
             ),
         ),
         (
             TEXT.replace(b"format: 2", b"format: 3"),
             (
-                "lock is of another format — {path} format — got 3 / allowed 2 — run: bedplate "
-                "plan {site}"
+                "lock is of another format — {path} format — got 3 / allowed 2 — format 3 is of a "
+                "Bedplate newer than this {version}: use that one, or run: bedplate plan {site}"
             ),
         ),
         (
@@ -119,10 +120,10 @@ def test_unusable_lock(content: bytes, message: str, site: Path) -> None:
     path = site / ".bedplate.lock.yml"
     assert content != TEXT
     path.write_bytes(content)
-    marker = content.split(b"<<<<<<<")[0].count(b"\n") + 1
+    marker, this = content.split(b"<<<<<<<")[0].count(b"\n") + 1, version("bedplate")
     with pytest.raises(LockError) as caught:
         load_lock(site)
-    assert str(caught.value) == message.format(path=path, site=site, marker=marker)
+    assert str(caught.value) == message.format(path=path, site=site, marker=marker, version=this)
 
 
 def test_no_lock(tmp_path: Path) -> None:

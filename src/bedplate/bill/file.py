@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from bedplate.bill.model import FORMAT, Bill
-from bedplate.common import reading_yaml
+from bedplate.common import formats, reading_yaml
 from bedplate.common.errors import LockError, Problem
 from bedplate.common.lock_place import BILL
 from bedplate.lock.file import GENERATED, BlockDumper, write_text
@@ -52,11 +52,24 @@ def load_bill(site: Path) -> Bill | None:
         LockError: it cannot be used.
     """
     try:
-        return reading_yaml.typed(Bill, reading_yaml.value_at(bill_path(site)))
+        content = reading_yaml.value_at(bill_path(site))
+        formats.check(content, FORMAT)
+        return reading_yaml.typed(Bill, content)
     except FileNotFoundError:
         return None
     except reading_yaml.UnusableError as error:
         raise _broken(site, error.line, str(error)) from error
+    except formats.OtherFormatError as error:
+        problem = Problem(
+            "bill of materials is of another format",
+            str(bill_path(site)),
+            key="format",
+            got=str(error.found),
+            allowed=str(FORMAT),
+            fix=error.fix(f"remove it and run: bedplate mirror resolve {site}"),
+            rule="bill",
+        )
+        raise LockError([problem]) from error
 
 
 def _broken(site: Path, line: int | None, got: str) -> LockError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from bedplate.common import reading
+from bedplate.common import formats, reading
 from bedplate.common.errors import BedplateError, Problem
 from bedplate.common.harmless import cleaned
 from bedplate.common.reading_yaml import first_of
@@ -15,6 +15,8 @@ from bedplate.common.reading_yaml import first_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+FORMAT: Final = 1
 
 
 class Result(StrEnum):
@@ -112,7 +114,9 @@ def read_evidence(path: Path, secrets: Iterable[str] = ()) -> Evidence:
 
     Raises OSError or ValueError; `why` words it.
     """
-    return Evidence.model_validate(cleaned(reading.document(path), secrets))
+    content = reading.document(path)
+    formats.check(content, FORMAT)
+    return Evidence.model_validate(cleaned(content, secrets))
 
 
 def why(error: Exception) -> str:
@@ -120,6 +124,15 @@ def why(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return first_of(error)
     return reading.why(error)
+
+
+def refused(path: Path, error: Exception, fix: str) -> Problem:
+    """Return the problem of a file that is not evidence, or is of another format."""
+    if isinstance(error, formats.OtherFormatError):
+        what, got, fix = "evidence is of another format", str(error.found), error.fix(fix)
+        return Problem(what, str(path), key="format", got=got, allowed=str(FORMAT), fix=fix)
+    allowed = f"evidence of format {FORMAT}"
+    return Problem("a file is not evidence", str(path), got=why(error), allowed=allowed, fix=fix)
 
 
 def load_evidence(
@@ -153,15 +166,8 @@ def load_evidence(
         try:
             found.append(read_evidence(path, secrets))
         except (OSError, ValueError) as error:
-            problems.append(
-                Problem(
-                    what="a file is not evidence",
-                    file=str(path),
-                    got=why(error),
-                    allowed="evidence of format 1",
-                    fix=f"remove it and run: ansible-playbook -i {site} bedplate.gpu.verify",
-                )
-            )
+            again = f"remove it and run: ansible-playbook -i {site} bedplate.gpu.verify"
+            problems.append(refused(path, error, again))
     if problems:
         raise BedplateError(problems)
     return tuple(sorted(found, key=lambda e: (e.subject.kind != "host", e.subject.name)))

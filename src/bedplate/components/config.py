@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 
-from bedplate.common import reading
+from bedplate.common import evidence_file, formats, reading
 from bedplate.common.errors import BedplateError
 from bedplate.lock import load_lock, lock_path
 from bedplate.portable.message import problem
@@ -91,24 +91,18 @@ def _own(site: Path, name: str) -> str | None:
 def found_in(path: Path, key: str) -> dict[str, Any]:
     """Return a mapping of a host's evidence; an empty one where the host has none.
 
-    Raises StackError where something else lies there.
+    Raises StackError where something else lies there, also evidence of another format.
     """
     try:
         found = reading.document(path)
+        formats.check(found, evidence_file.FORMAT)
         part = found.get(key) or {}
         return dict(part)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise StackError(
-            problem(
-                "a file is not evidence",
-                str(path),
-                reading.why(error),
-                "evidence of format 1",
-                "remove it and run `ansible-playbook bedplate.gpu.verify` on the site",
-            )
-        ) from error
+        fix = "remove it and run `ansible-playbook bedplate.gpu.verify` on the site"
+        raise StackError(str(evidence_file.refused(path, error, fix))) from error
 
 
 def _shared(lock: Lock) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bedplate.common import reading, reading_yaml, writing
+from bedplate.common import formats, reading, reading_yaml, writing
 from bedplate.common.errors import LockError, Problem
 from bedplate.common.lock_place import lock_path
 from bedplate.lock.model import FORMAT, Lock
@@ -21,6 +21,7 @@ HEADER = f"# Written by `bedplate plan`: commit it, review its changes, don't ed
 #: libyaml's writes a lock of a thousand hosts in a quarter of the time.
 _Emitter = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 BROKEN = "lock cannot be read"
+OTHER = "lock is of another format"
 
 
 class BlockDumper(_Emitter):  # type: ignore[misc,valid-type]
@@ -76,8 +77,10 @@ def write_text(path: Path, text: str) -> bool:
 
 def load_lock(site: Path) -> Lock:
     """Read the lock of *site*. Raises LockError if it is missing or cannot be used."""
+    of_format = {"allowed": str(FORMAT), "key": "format"}
     try:
         content = reading_yaml.value_at(lock_path(site))
+        formats.check(content, FORMAT)
         if isinstance(content, dict) and content.get("format") == FORMAT:
             return reading_yaml.typed(Lock, content)
     except FileNotFoundError as error:
@@ -88,10 +91,12 @@ def load_lock(site: Path) -> Lock:
         raise _problem(site, what, str(error), line=error.line, fix=fix) from error
     except reading_yaml.UnusableError as error:
         raise _problem(site, BROKEN, str(error), line=error.line) from error
+    except formats.OtherFormatError as error:
+        fix = error.fix(f"run: bedplate plan {site}")
+        raise _problem(site, OTHER, str(error.found), fix=fix, **of_format) from error
     if not isinstance(content, dict):
         raise _problem(site, BROKEN, "no mapping", line=1)
-    other = repr(content.get("format"))
-    raise _problem(site, "lock is of another format", other, allowed=str(FORMAT), key="format")
+    raise _problem(site, OTHER, repr(content.get("format")), **of_format)
 
 
 def _problem(site: Path, what: str, got: str, **more: Any) -> LockError:
