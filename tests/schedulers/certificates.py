@@ -78,6 +78,13 @@ class Authority:
         paths[1].write_bytes(private_pem(key))
         return paths
 
+    def key_file(self) -> Path:
+        """Return the authority's own key, for a controller that signs with it."""
+        path = self.folder / "ca.key"
+        path.touch(mode=0o600)
+        path.write_bytes(private_pem(self._key))
+        return path
+
     def service_account_key(self) -> Path:
         """Return the key that signs the tokens of service accounts."""
         path = self.folder / "service-accounts.key"

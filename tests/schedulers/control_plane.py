@@ -229,6 +229,8 @@ class ControlPlane:
                 str(tool("kubernetes") / "kube-controller-manager"),
                 *self._serving("kube-controller-manager"),
                 f"--root-ca-file={self.authority.path}",
+                f"--cluster-signing-cert-file={self.authority.path}",
+                f"--cluster-signing-key-file={self.authority.key_file()}",
                 f"--service-account-private-key-file={self.folder / 'service-accounts.key'}",
                 f"--controllers={','.join(['*', *(f'-{name}' for name in WITHOUT_KUBELETS)])}",
                 *self._limits.controllers,

@@ -18,6 +18,7 @@ from bedplate.common import shipped, streams, terminal
 from bedplate.common.arguments import add_output, named_path, path_of
 from bedplate.common.errors import BedplateError
 from bedplate.common.refusals import as_problems
+from bedplate.components.credentials import options as credentials
 from bedplate.components.preflight import options as preflight
 from bedplate.components.rendering import options as rendering
 from bedplate.planning.measure import options as measure
@@ -220,6 +221,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
     add_output(report)
     accounting.add_parser(commands)
     share.add_parser(commands)
+    credentials.add_parser(commands)
     preflight.add_parser(commands)
     measure.add_parser(commands)
     drift = commands.add_parser(
@@ -334,6 +336,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.accounting.share import command as sharing
 
         return sharing.run(options)
+    if options.command == "kubeconfig":
+        from bedplate.components.credentials import command as signing
+
+        return signing.run(options)
     if options.command == "preflight":
         from bedplate.components.preflight import command as measuring
 

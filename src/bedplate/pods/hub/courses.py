@@ -90,11 +90,11 @@ class Course:
     def admits(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user may use the course: by name, by a group, or by having enrolled."""
         listed = {*self.members, *self.teachers}
-        return _is_one(user, groups, listed) or (ENROLLED + (self.of or self.name) in groups)
+        return is_one(user, groups, listed) or (ENROLLED + (self.of or self.name) in groups)
 
     def taught_by(self, user: str, groups: frozenset[str]) -> bool:
         """Tell whether a user is a teacher of the course, by name or by a group."""
-        return _is_one(user, groups, set(self.teachers))
+        return is_one(user, groups, set(self.teachers))
 
     def lesson(self, now: datetime) -> tuple[datetime, datetime] | None:
         """Return when the lesson began that is on now, and when it ends; None between lessons.
@@ -162,7 +162,8 @@ class Course:
         return whole.replace(hour=hours, minute=minutes)
 
 
-def _is_one(user: str, groups: frozenset[str], listed: set[str]) -> bool:
+def is_one(user: str, groups: frozenset[str], listed: set[str]) -> bool:
+    """Return whether a list of users and `group:NAME` has a user, or one of the user's groups."""
     named = user in listed and not user.startswith(GROUP)
     return named or bool(listed & {GROUP + group for group in groups})
 
