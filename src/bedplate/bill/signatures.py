@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bedplate.bill.errors import refused
 from bedplate.common import programs
 from bedplate.portable import openpgp
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 GPGV = "gpgv"
+#: The package that has it, by the family of systems as `portable/os_release.py` names them.
+PACKAGES = {"Debian": "gpgv", "RedHat": "gnupg2"}
 #: How long a signature may take, in seconds.
 SECONDS = 60
 VALID = "[GNUPG:] VALIDSIG "
+
+
+def called(packages: Mapping[str, str]) -> str:
+    """Return what a package is called where, for a sentence."""
+    return f"{packages['Debian']} (Debian, Ubuntu) or {packages['RedHat']} (Red Hat)"
 
 
 def signed(
@@ -61,7 +72,7 @@ def signed(
                 "PATH",
                 error.got,
                 "GnuPG's verifier",
-                "install the package gpgv (Debian, Ubuntu) or gnupg2 (Red Hat), or GnuPG",
+                f"install the package {called(PACKAGES)}, or GnuPG",
             ) from error
         except programs.ProgramError as error:
             raise refused("signature cannot be checked", where, error.got) from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from bedplate.accounting import options as accounting
 from bedplate.accounting.share import options as share
 from bedplate.cli import catalogue_options
+from bedplate.cli.doctor import options as doctor
 from bedplate.common import shipped, streams, terminal
 from bedplate.common.arguments import add_output, named_path, path_of
 from bedplate.common.errors import BedplateError
@@ -91,6 +92,7 @@ def parser(*, with_mirror: bool = False) -> argparse.ArgumentParser:
         dest="command", metavar="COMMAND", required=True, parser_class=Parser
     )
     starting.add_parser(commands)
+    doctor.add_parser(commands)
     plan = commands.add_parser(
         "plan",
         help="decide every version and write SITE/.bedplate.lock.yml",
@@ -360,6 +362,10 @@ def _run(options: argparse.Namespace) -> int:
         from bedplate.planning.starting import command as init
 
         return init.run(options)
+    if options.command == "doctor":
+        from bedplate.cli.doctor import command as doctors
+
+        return doctors.run(options)
     if options.command == "gpus":
         from bedplate.catalogue import gpus
 

@@ -36,11 +36,16 @@ if TYPE_CHECKING:
 
 def load_site(path: Path) -> Site:
     """Read the wishes of a site. Raises SiteError with all problems, sorted by file and line."""
+    return checked(path, raw_site(path))
+
+
+def raw_site(path: Path) -> RawSite:
+    """Read a site as Ansible does. Raises SiteError where there is none or it cannot be read."""
     if problem := _no_site(path):
         raise SiteError([problem])
     from bedplate.site import ansible_adapter
 
-    return checked(path, ansible_adapter.read(path))
+    return ansible_adapter.read(path)
 
 
 def _no_site(path: Path) -> Problem | None:

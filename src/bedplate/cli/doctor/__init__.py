@@ -1,0 +1,1 @@
+"""`bedplate doctor`: what this machine lacks for a site, or for any."""
