@@ -129,7 +129,7 @@ def test_each_node_dies_and_another_machine_takes_its_name(
 
         # The state is lost: all is taken as it is.
         known = identities(site)
-        site.pulumi("cluster", "stack", "rm", "--force", "--yes", site.stack_name)
+        site.pulumi("cluster", "stack", "rm", "--force", "--yes")
         site.select("cluster")
         site.up("cluster")
         assert identities(site) == known
