@@ -1,4 +1,4 @@
-"""Each node in turn is dead, and another machine takes its name: a client writes all the time."""
+"""Nodes die and are replaced, control planes become more and fewer, while a client writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.mixes.clients import begin, ended
 from tests.mixes.living import Mix, installed, living
@@ -33,6 +34,17 @@ MIX = Mix(
     ["w1"],
     {"control_plane": CONTROL_PLANES},
     {"endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
+)
+LATER = "10.213.29."
+#: All but the first are in no group at first.
+GROWS = Mix(
+    "grows-mix",
+    f"{LATER}0/25",
+    f"{LATER}1",
+    {"cp1": f"{LATER}11", "cp2": f"{LATER}12", "cp3": f"{LATER}13", "w1": f"{LATER}14"},
+    ["w1"],
+    {"control_plane": ["cp1"]},
+    {"endpoint": f"{LATER}40:6443", "endpoint_by": "keepalived"},
 )
 SECONDS = 240.0
 #: An own answer of etcd, from one that is not the replaced one.
@@ -141,3 +153,70 @@ def test_each_node_dies_and_another_machine_takes_its_name(
         assert node_names(site) == {*MIX.hosts}
         assert gpus_in_pod(site, "w1", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
         site.playbook("playbooks/verify.yml")
+
+
+def pods(site: SiteCommands) -> list[str]:
+    """Return the names of the pods of a Deployment, which tell one from another."""
+    return sorted(site.kubectl("get", "pods", "-o", "name").stdout.split())
+
+
+def controls(site: SiteCommands, *names: str) -> None:
+    """Have these control planes in the site, and plan it."""
+    path = site.site / "hosts.yml"
+    inventory = yaml.safe_load(path.read_text())
+    planes = dict.fromkeys(names)
+    inventory["all"]["children"]["control_plane"]["hosts"] = planes
+    path.write_text(yaml.safe_dump(inventory))
+    site.plan()
+    site.resolve()
+
+
+@pytest.mark.prove
+def test_one_control_plane_becomes_three_and_then_another_one(
+    tmp_path: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    with living(GROWS, tmp_path) as site:
+        installed(site)
+        for name in ("cp1", "w1"):
+            wait_for(f"node {name}", lambda name=name: ready(site, name), SECONDS)
+        site.kubectl("create", "namespace", "written")
+        site.kubectl("create", "deployment", "web", f"--image={PAUSE}", "--replicas=2")
+        rolled = ["rollout", "status", "deployment/web", f"--timeout={SECONDS:.0f}s"]
+        assert site.kubectl(*rolled).returncode == 0
+        before = pods(site)
+        begin(site, "w1", GROWS)
+
+        controls(site, *CONTROL_PLANES)
+        began = time.monotonic()
+        site.playbook("playbooks/site.yml")
+        site.up("cluster")
+        for name in GROWS.hosts:
+            wait_for(f"node {name}", lambda name=name: ready(site, name), SECONDS)
+        grown = time.monotonic() - began
+        assert voters(site, "cp1") == CONTROL_PLANES
+        site.pulumi("cluster", "preview", "--expect-no-changes")
+        site.playbook("playbooks/verify.yml")
+
+        # The first by name goes too, and the cluster stays.
+        controls(site, "cp2")
+        began = time.monotonic()
+        site.up("cluster")
+        figures["control planes become more and fewer, seconds"] = {
+            "one to three": grown,
+            "three to one": time.monotonic() - began,
+        }
+        assert voters(site, "cp2") == ["cp2"]
+        assert node_names(site) == {"cp2", "w1"}
+        said = ended(site, "w1")["api"]
+        there = site.kubectl("-n", "written", "get", "configmaps", "-o", "name").stdout
+        print(len(said["done"]), said["gap"], said["failed"])
+        figures["the longest gap between two writes, seconds"] = {"more and fewer": said["gap"]}
+        assert set(said["done"]) <= set(re.findall(r"w-\d+", there))
+        assert pods(site) == before
+        site.pulumi("cluster", "preview", "--expect-no-changes")
+        gone = "cp1,cp3"
+        site.playbook("playbooks/reset.yml", "--limit", gone, "-e", f"reset_hosts={gone}")
+        site.playbook("playbooks/site.yml", "--limit", "control_plane")
+        site.playbook("playbooks/verify.yml")
+        site.pulumi("cluster", "refresh", "--yes", "--skip-preview")
+        site.pulumi("cluster", "preview", "--expect-no-changes")
