@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -45,6 +45,16 @@ GROWS = Mix(
     ["w1"],
     {"control_plane": ["cp1"]},
     {"endpoint": f"{LATER}40:6443", "endpoint_by": "keepalived"},
+)
+FEW = "10.213.30."
+SMALL = Mix(
+    "adopt-mix",
+    f"{FEW}0/25",
+    f"{FEW}1",
+    {"cp1": f"{FEW}11", "w1": f"{FEW}12"},
+    ["w1"],
+    {"control_plane": ["cp1"]},
+    {"endpoint": f"{FEW}11:6443"},
 )
 SECONDS = 240.0
 #: An own answer of etcd, from one that is not the replaced one.
@@ -88,20 +98,16 @@ def api_again(site: SiteCommands) -> float:
     return time.monotonic() - began
 
 
-def identities(site: SiteCommands) -> dict[str, Any]:
-    """Return what an adoption leaves as it is: nodes and the pods on them."""
-    kinds = ["nodes", "pods,daemonsets,configmaps,serviceaccounts"]
-    found = {}
-    for kind in kinds:
-        listed = site.kubectl("get", kind, "--all-namespaces", "-o", "json").stdout
-        for one in json.loads(listed)["items"]:
-            meta = one["metadata"]
-            found[one["kind"], meta.get("namespace"), meta["name"]] = meta["uid"]
-    return found
+def identities(site: SiteCommands) -> dict[tuple[str, ...], str]:
+    """Return what has to stay as it is: nodes, pods and what makes them, by UID."""
+    kinds = "nodes,pods,daemonsets,configmaps,serviceaccounts"
+    listed = json.loads(site.kubectl("get", kinds, "--all-namespaces", "-o", "json").stdout)
+    found = ((one["kind"], one["metadata"]) for one in listed["items"])
+    return {(kind, of.get("namespace", ""), of["name"]): of["uid"] for kind, of in found}
 
 
 @pytest.mark.prove
-def test_each_node_dies_and_another_machine_takes_its_name(
+def test_each_control_plane_dies_and_another_machine_takes_its_name(
     tmp_path: Path, figures: dict[str, dict[str, float]]
 ) -> None:
     with living(MIX, tmp_path) as site:
@@ -139,18 +145,28 @@ def test_each_node_dies_and_another_machine_takes_its_name(
         site.pulumi("cluster", "preview", "--expect-no-changes")
         site.playbook("playbooks/verify.yml")
 
-        # The state is lost: all is taken as it is.
+
+@pytest.mark.prove
+def test_a_lost_state_is_made_again_and_a_dead_worker_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with living(SMALL, tmp_path) as site:
+        installed(site)
+        for name in SMALL.hosts:
+            wait_for(f"node {name}", lambda name=name: ready(site, name), SECONDS)
         known = identities(site)
         site.pulumi("cluster", "stack", "rm", "--force", "--yes")
         site.select("cluster")
+        monkeypatch.setenv("PULUMI_K8S_ENABLE_PATCH_FORCE", "true")
         site.up("cluster")
+        monkeypatch.delenv("PULUMI_K8S_ENABLE_PATCH_FORCE")
         assert identities(site) == known
         site.pulumi("cluster", "preview", "--expect-no-changes")
 
         dies(site, "w1")
         replaced(site, "w1")
         site.pulumi("cluster", "preview", "--expect-no-changes")
-        assert node_names(site) == {*MIX.hosts}
+        assert node_names(site) == {*SMALL.hosts}
         assert gpus_in_pod(site, "w1", tmp_path).startswith("GPU 0: Tesla T4 (UUID: GPU-")
         site.playbook("playbooks/verify.yml")
 
