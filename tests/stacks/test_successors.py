@@ -152,7 +152,8 @@ def test_the_first_by_name_leaves_as_any_other(
 ) -> None:
     """Its cluster stays where another one is in it, with its workers and all that uses it."""
     planes.create("Node", node).result()
-    world.write_api({**world.api, "upper": ["namespace/courses"]})
+    # The address is on it, and moves as it leaves.
+    world.write_api({**world.api, "upper": ["namespace/courses"], "moves": 3})
     write_lock(site, of_control_planes(PLANES[1:], control_plane["endpoint"]))
     planes.delete("ControlPlane", control_plane)
     (drain,) = world.journal(" drain cp1 ")
@@ -163,3 +164,7 @@ def test_the_first_by_name_leaves_as_any_other(
     first = {**control_plane, "host": machine("cp2")}
     planes.create("ControlPlane", first).result()
     assert len(began(world)) == 1
+    guard = {"host": control_plane["host"], "endpoint": control_plane["endpoint"]}
+    diff = planes.diff("DeletionGuard", guard, {**guard, "host": machine("cp2")})
+    assert [*diff.diffs] == ["host"]
+    assert [*diff.replaces] == []

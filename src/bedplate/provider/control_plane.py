@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.common import kubeconfig
@@ -17,6 +18,9 @@ from bedplate.provider.wire import Secret
 if TYPE_CHECKING:
     from bedplate.provider.cluster_api import ClusterApi
     from bedplate.provider.deadline import Deadline
+
+# How long the API may be away while its address moves: keepalived misses a host after 3 s.
+SERVED_SECONDS = 60.0
 
 
 class ControlPlane(Resource):
@@ -162,6 +166,8 @@ class ControlPlane(Resource):
             if not self.context.force:
                 raise
         if remains:
+            # The cluster's address may have been on this host until now.
+            await self._until_served(api, deadline)
             await api.leave_etcd(host, deadline)
             await api.forget(host.name, deadline)
         else:
@@ -186,6 +192,12 @@ class ControlPlane(Resource):
                     "set BEDPLATE_FORCE=true",
                 )
             )
+
+    @staticmethod
+    async def _until_served(api: ClusterApi, deadline: Deadline) -> None:
+        until = time.monotonic() + SERVED_SECONDS
+        while not await api.answers(deadline) and time.monotonic() < until:
+            await pause()
 
     async def _until_it_answers(
         self, wished: ControlPlaneInputs, outputs: dict[str, Any], deadline: Deadline

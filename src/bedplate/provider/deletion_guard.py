@@ -23,6 +23,8 @@ class DeletionGuard(Resource):
 
     token = "bedplate:index:DeletionGuard"  # noqa: S105 - a type token, not a credential
     inputs: ClassVar[type[Inputs]] = DeletionGuardInputs
+    # The cluster that it guards is the same when another control plane is the first by name.
+    replacing = frozenset()
 
     async def ensure(self, values: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """Stand guard: there is nothing to make."""

@@ -117,7 +117,7 @@ def kubeadm() -> None:
         shutil.rmtree(kubernetes, ignore_errors=True)
         api = world.api
         left = [one for one in api.get("members", []) if one["name"] != host]
-        world.write_api({**api, "members": left})
+        world.write_api({**api, "members": left, "away": api.get("moves", 0)})
     elif "token" in arguments:
         print(
             "kubeadm join x:6443 --token abcdef.0123456789abcdef "
@@ -155,6 +155,9 @@ def kubectl() -> None:
     if not here.exists():
         fail("The connection to the server localhost:8080 was refused")
     api = world.api
+    if away := api.get("away"):
+        world.write_api({**api, "away": away - 1})
+        fail("The connection to the server 192.0.2.1:6443 was refused")
     if verb == "taint":
         key, _, effect = rest[2].rstrip("-").partition(":")
         left = [one for one in api["nodes"][rest[1]]["taints"] if one["key"] != key]
