@@ -16,7 +16,7 @@ BLOCK = re.compile(r"^```(console|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"`(inventory/[^`\n]+\.yml)`")
 REPLACED = re.compile(r"In `([^`]+)` write `([^`]+)` in place of `([^`]+)`")
 #: What needs a host or a cluster, or what only those can have left.
-OF_HOSTS = re.compile(r"\b(pulumi|kubectl|share request|preflight)\b|^bedplate report")
+OF_HOSTS = re.compile(r"\b(pulumi|kubectl|share request|preflight)\b|^bedplate (report|kubeconfig)")
 PLAYBOOK = "ansible-playbook "
 
 

@@ -42,10 +42,11 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
             "handler": "nvidia",
         }
     )
-    for one in documents:
-        api.apply(one)
+    # First, since its two pods are kept apart only where there is a second node for them.
     add_nodes(api, [node(name, labels=CONTROL) for name in ("cp1", "cp2")])
     add_nodes(api, [packed_node("gpus", 2)])
+    for one in documents:
+        api.apply(one)
     control_plane.namespace(TEAM)
     yield control_plane
     control_plane.clear(TEAM)

@@ -40,6 +40,7 @@ WITHOUT_SITE = {
     "catalogue/of_site.py",
     "catalogue/sharing_table.py",
     "cli/catalogue_review.py",
+    "cli/doctor/machine.py",  # where it is run without one
     "cli/completion.py",  # GPU models, which no command names a site for
     "planning/measure/command.py",
     "planning/starting/command.py",

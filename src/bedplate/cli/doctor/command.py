@@ -60,7 +60,7 @@ def _show(found: Sequence[Finding]) -> None:
 
 def _findings(path: Path | None) -> Iterator[Finding]:
     if path is None:
-        yield from machine.findings(cluster=True, gpgv=True, kubernetes=None)
+        yield from machine.findings(None, cluster=True, gpgv=True, kubernetes=None)
         yield from machine.state_of(None)
         return
     inventory, raw, site = _inventory(path)
@@ -70,7 +70,7 @@ def _findings(path: Path | None) -> Iterator[Finding]:
     cluster = site is None or bool(site.nodes)
     kubernetes = lock.cluster.kubernetes.version if lock and lock.cluster else None
     gpgv = lock is None or _verifies(path, lock)
-    yield from machine.findings(cluster=cluster, gpgv=gpgv, kubernetes=kubernetes)
+    yield from machine.findings(path, cluster=cluster, gpgv=gpgv, kubernetes=kubernetes)
     if cluster:
         yield from machine.state_of(path)
     yield from (inventory, *locked)

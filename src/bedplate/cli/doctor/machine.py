@@ -18,9 +18,10 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 from bedplate.bill import signatures
-from bedplate.catalogue import load_catalogue
+from bedplate.catalogue import catalogue_of, load_catalogue
 from bedplate.cli.doctor.finding import ANSIBLE, PULUMI, Finding, each
 from bedplate.common import programs, reading, shipped
+from bedplate.common.errors import CatalogueError
 from bedplate.common.versions import number
 from bedplate.planning.starting.environment import made
 from bedplate.portable import os_release
@@ -38,10 +39,13 @@ OPENSSL = dict.fromkeys(INSTALL, "openssl")
 PASSPHRASE = "PULUMI_CONFIG_PASSPHRASE"  # noqa: S105 - a name
 
 
-def findings(*, cluster: bool, gpgv: bool, kubernetes: str | None) -> list[Finding]:
+def findings(
+    site: Path | None, *, cluster: bool, gpgv: bool, kubernetes: str | None
+) -> list[Finding]:
     """Check what a site needs, many things at once.
 
     Args:
+        site: whose facts say where kubectl comes from; None for the catalogue's own.
         cluster: whether Pulumi makes a cluster of its hosts.
         gpgv: whether `bedplate mirror` verifies signatures for it.
         kubernetes: the release whose kubectl is proposed; None for the newest.
@@ -56,11 +60,14 @@ def findings(*, cluster: bool, gpgv: bool, kubernetes: str | None) -> list[Findi
         needed_by, fix = "bedplate mirror", lambda: _install(signatures.PACKAGES)
         checks[signatures.GPGV] = partial(_program, needed_by, fix)
     if cluster:
+        kubectl = partial(_kubectl, site, kubernetes)
         checks |= {
             "pulumi": _pulumi,
             "python3 of pulumi": _python_of_pulumi,
             PLUGIN: _provider,
-            "kubectl": partial(_program, "you, to use the cluster", lambda: _kubectl(kubernetes)),
+            "kubectl": partial(
+                _program, "you, to use the cluster", lambda: _kubectl(site, kubernetes)
+            ),
             "openssl": partial(_program, "bedplate.gpu.restore", lambda: _install(OPENSSL)),
         }
     answers = each(checks, lambda check: checks[check](check))
@@ -91,9 +98,13 @@ def _environment() -> str:
     return f". {activate}" if activate else f'export PATH="{Path(sys.executable).parent}:$PATH"'
 
 
-def _kubectl(wanted: str | None) -> str:
+def _kubectl(site: Path | None, wanted: str | None) -> str:
     """Return the command that fetches kubectl, from where nodes have their Kubernetes."""
-    catalogue, target = load_catalogue(), "/usr/local/bin/kubectl"
+    target = "/usr/local/bin/kubectl"
+    try:
+        catalogue = catalogue_of(site) if site else load_catalogue()
+    except CatalogueError:  # which the row of the inventory tells
+        catalogue = load_catalogue()
     wanted = wanted or max(catalogue.kubernetes, key=number)
     files = (one.value for one in catalogue.artifacts.values())
     url = next(str(one.url) for one in files if one.component == "kubernetes")
