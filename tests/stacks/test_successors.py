@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -13,6 +14,7 @@ from tests.stacks.conftest import machine, start
 from tests.stacks.locks import of_control_planes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.stacks.conftest import Engine
@@ -37,9 +39,9 @@ def planes(
 ) -> Engine:
     """Start a cluster with three control planes."""
     write_lock(site, of_control_planes(PLANES, control_plane["endpoint"]))
-    engine.create("ControlPlane", control_plane).result()
-    for name, inputs in others.items():
+    for name in others:
         world.add(name)
+    for inputs in (control_plane, *others.values()):
         engine.create("ControlPlane", inputs).result()
     return engine
 
@@ -113,23 +115,68 @@ def test_a_machine_in_service_keeps_its_name(
     assert world.members == [*PLANES]
 
 
+@contextmanager
+def forced(world: World, site: Path) -> Iterator[Engine]:
+    """Another run, by force."""
+    engine = start(world)
+    engine.configure(site, force=True)
+    yield engine
+    engine.close()
+    engine.process.terminate()
+    engine.process.wait(timeout=120)
+
+
 def test_no_new_cluster_while_those_with_the_old_one_are_silent(
     planes: Engine, world: World, control_plane: Values, site: Path
 ) -> None:
     replaced(world, "cp1")
     for name in PLANES[1:]:
         dies(world, name)
-    fresh = start(world)
-    fresh.configure(site)
-    with pytest.raises(grpc.RpcError, match="no answer from cp2, cp3, which may still have it"):
-        fresh.create("ControlPlane", control_plane).result()
+    with pytest.raises(grpc.RpcError, match="no answer from cp2, cp3, which may have the site's"):
+        planes.create("ControlPlane", control_plane).result()
     assert len(began(world)) == 1
-    kubeconfig.remove(site)
-    fresh.create("ControlPlane", control_plane).result()
+    with forced(world, site) as engine:
+        engine.create("ControlPlane", control_plane).result()
     assert len(began(world)) == 2
-    fresh.close()
-    fresh.process.terminate()
-    fresh.process.wait(timeout=120)
+
+
+def test_none_is_the_last_while_others_are_silent(
+    planes: Engine, world: World, control_plane: Values, others: dict[str, Values], site: Path
+) -> None:
+    for name in PLANES[1:]:
+        dies(world, name)
+    with pytest.raises(grpc.RpcError, match="no answer from cp2, cp3"):
+        planes.delete("ControlPlane", control_plane)
+    assert world.journal("kubeadm reset") == []
+    assert kubeconfig.path_in(site).exists()
+
+
+def test_none_leaves_while_another_one_is_down(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    """Of three members one would be left, and no quorum."""
+    dies(world, "cp2")
+    with pytest.raises(grpc.RpcError, match=r"etcd could lose its quorum.*got cp2 not"):
+        planes.delete("ControlPlane", others["cp3"])
+    assert world.journal("kubeadm reset") == []
+    write_lock(site, of_control_planes(PLANES[:1], others["cp3"]["endpoint"]))
+    with forced(world, site) as engine:
+        engine.delete("ControlPlane", others["cp3"])
+    # The dead one, which is of the site no more, has left before it.
+    (removed,) = world.journal("member remove")
+    journal = world.journal()
+    assert journal.index(removed) < journal.index(world.journal("kubeadm reset")[0])
+    assert world.members == ["cp1"]
+
+
+def test_the_address_of_all_nodes_does_not_leave(
+    planes: Engine, world: World, control_plane: Values, site: Path
+) -> None:
+    state = {**control_plane, "host": {**machine("cp1"), "address": "192.0.2.1"}}
+    write_lock(site, of_control_planes(PLANES[1:], control_plane["endpoint"]))
+    with pytest.raises(grpc.RpcError, match="endpoint is this control plane's own address"):
+        planes.delete("ControlPlane", state)
+    assert world.journal("kubeadm reset") == []
 
 
 def test_a_dead_one_that_is_forgotten_leaves_etcd(
@@ -137,14 +184,10 @@ def test_a_dead_one_that_is_forgotten_leaves_etcd(
 ) -> None:
     del planes
     dies(world, "cp3")
-    forced = start(world)
-    forced.configure(site, force=True)
-    forced.delete("ControlPlane", others["cp3"])
+    with forced(world, site) as engine:
+        engine.delete("ControlPlane", others["cp3"])
     assert world.members == ["cp1", "cp2"]
     assert "cp3" not in world.api["nodes"]
-    forced.close()
-    forced.process.terminate()
-    forced.process.wait(timeout=120)
 
 
 def test_the_first_by_name_leaves_as_any_other(

@@ -51,7 +51,7 @@ def program(user: Path, name: str, text: str) -> None:
 def machine_has(**needs: Any) -> dict[str, Finding]:
     """Return the findings of the machine by their check."""
     asked = {"cluster": True, "gpgv": True, "kubernetes": None} | needs
-    return {one.check: one for one in machine.findings(**asked)}
+    return {one.check: one for one in machine.findings(None, **asked)}
 
 
 def test_a_path_without_programs_lacks_all_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bedplate.common.harmless import printable
@@ -247,7 +248,8 @@ class ClusterApi:
                 )
             except CommandFailedError:
                 back = Deadline("returning the node to service", QUERY_SECONDS)
-                await self.kubectl("uncordon", name, deadline=back)
+                with suppress(ProviderError):  # the drain's own reason is told
+                    await self.kubectl("uncordon", name, deadline=back)
                 raise
 
     async def taint(self, name: str, *, wanted: bool, deadline: Deadline) -> None:

@@ -10,8 +10,8 @@ from bedplate.common import kubeconfig
 from bedplate.provider import cluster_api, kubeadm, node_marks
 from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
-from bedplate.provider.model import ControlPlaneInputs, Inputs
-from bedplate.provider.resource import Resource, pause
+from bedplate.provider.model import ControlPlaneInputs, Inputs, Machine
+from bedplate.provider.resource import Resource, control_planes, pause
 from bedplate.provider.succession import make_room
 from bedplate.provider.wire import Secret
 
@@ -96,21 +96,21 @@ class ControlPlane(Resource):
             if not await api.another(host.name, "has no cluster"):
                 self._refuse_a_second(wished, api.silent)
                 return None
-        await make_room(api, host, found, deadline, control_plane=True)
+        await make_room(api, host, wished.endpoint, found, deadline, control_plane=True)
         return api
 
     def _refuse_a_second(self, wished: ControlPlaneInputs, silent: list[str]) -> None:
         """Refuse to make a cluster while those that may have the site's do not answer."""
-        if silent and kubeconfig.path_in(self.context.site).exists():
+        if silent and not self.context.force:
             raise ProviderError(
                 message(
-                    "this control plane has no cluster, and the site has had one",
+                    "a new cluster would be made while other control planes cannot be asked",
                     wished.host.name,
-                    f"no answer from {', '.join(silent)}, which may still have it",
-                    "an answer of each control plane before a new cluster is made",
-                    "start them, then run pulumi up again; if all are lost, restore them with "
-                    "ansible-playbook bedplate.gpu.restore, or remove .bedplate/kubeconfig from "
-                    "the site to begin with an empty cluster",
+                    f"no answer from {', '.join(silent)}, which may have the site's cluster",
+                    "an answer of each control plane",
+                    "start them, then run pulumi up again; if all are lost for ever, restore the "
+                    "cluster with ansible-playbook bedplate.gpu.restore, or set "
+                    "BEDPLATE_FORCE=true to begin with an empty one",
                 )
             )
 
@@ -147,14 +147,30 @@ class ControlPlane(Resource):
         api = self.context.cluster(host, without=host.name, of=known.endpoint)
         # The last one takes the cluster with it.
         remains = await api.another(host.name, "is to leave")
-        if known.join is not None and not remains:
+        site_endpoint, planes = control_planes(self.context.site)
+        if not remains and known.join is not None and site_endpoint != known.endpoint:
+            # No lock says which are left.
             api, remains = self.context.cluster(known.join, without=host.name), True
+        elif not remains and api.silent and not self.context.force:
+            raise ProviderError(
+                message(
+                    "whether this is the last control plane is not known",
+                    host.name,
+                    f"no answer from {', '.join(api.silent)}",
+                    "an answer of each control plane of the site",
+                    "start them, then run it again; BEDPLATE_FORCE=true takes this one for the "
+                    "last, and the cluster goes with it",
+                )
+            )
+        if remains:
+            self._refuse_its_own_endpoint(known)
         try:
             found = await self.context.alone(host).access(deadline)
             if not remains:
                 if found["kubeconfig"] and found["phase"] == "done" and not self.context.force:
                     await self._refuse_if_used(known, deadline)
             elif found["member"]:
+                await self._keep_a_quorum(api, host, {one.name for one in planes}, deadline)
                 await api.drain(host.name, deadline)
             request = {
                 "action": "reset",
@@ -165,13 +181,55 @@ class ControlPlane(Resource):
         except UnreachableError:
             if not self.context.force:
                 raise
-        if remains:
-            # The cluster's address may have been on this host until now.
-            await self._until_served(api, deadline)
+        if not remains:
+            kubeconfig.remove(self.context.site)
+        elif await self._served(api, known, deadline):
             await api.leave_etcd(host, deadline)
             await api.forget(host.name, deadline)
-        else:
-            kubeconfig.remove(self.context.site)
+
+    def _refuse_its_own_endpoint(self, known: ControlPlaneInputs) -> None:
+        """Refuse that the address goes by which all others reach the cluster."""
+        name = known.endpoint.rpartition(":")[0].strip("[]")
+        own = {known.host.name, known.host.address, known.host.node_ip}
+        if name in own and not self.context.force:
+            raise ProviderError(
+                message(
+                    "the cluster's endpoint is this control plane's own address",
+                    known.host.name,
+                    known.endpoint,
+                    "an endpoint that another control plane can have",
+                    "keep this control plane in the site: each node reaches the API there",
+                )
+            )
+
+    async def _keep_a_quorum(
+        self, api: ClusterApi, host: Machine, planes: set[str], deadline: Deadline
+    ) -> None:
+        """See that a control plane in service is not taken from etcd while another one is down.
+
+        By force, those that are down and no longer of the site leave etcd first: without them the
+        others are enough.
+        """
+        down = [
+            name
+            for name, node in (await api.nodes()).items()
+            if cluster_api.is_control_plane(node)
+            and name != host.name
+            and cluster_api.not_ready_reasons(node, name)
+        ]
+        if down and not self.context.force:
+            raise ProviderError(
+                message(
+                    "etcd could lose its quorum",
+                    host.name,
+                    f"{', '.join(sorted(down))} not Ready",
+                    "all other control planes Ready before one leaves",
+                    "start it; or, if it is lost and no longer in the site, set "
+                    "BEDPLATE_FORCE=true, and it leaves first",
+                )
+            )
+        for name in sorted(set(down) - planes):
+            await api.leave_etcd(Machine(name=name, address=name), deadline)
 
     async def _refuse_if_used(self, known: ControlPlaneInputs, deadline: Deadline) -> None:
         api = self.context.alone(known.host)
@@ -193,11 +251,27 @@ class ControlPlane(Resource):
                 )
             )
 
-    @staticmethod
-    async def _until_served(api: ClusterApi, deadline: Deadline) -> None:
+    async def _served(self, api: ClusterApi, known: ControlPlaneInputs, deadline: Deadline) -> bool:
+        """Wait for the API: the cluster's address may have been on the host that has left.
+
+        False where it does not answer and is left by force.
+        """
         until = time.monotonic() + SERVED_SECONDS
-        while not await api.answers(deadline) and time.monotonic() < until:
+        while not await api.answers(deadline):
+            if time.monotonic() > until:
+                if self.context.force:
+                    return False
+                raise ProviderError(
+                    message(
+                        "the cluster's API does not answer after a control plane has left",
+                        known.endpoint,
+                        f"no answer in {SERVED_SECONDS:.0f} s",
+                        "an API that is ready",
+                        "see the other control planes, then run it again",
+                    )
+                )
             await pause()
+        return True
 
     async def _until_it_answers(
         self, wished: ControlPlaneInputs, outputs: dict[str, Any], deadline: Deadline

@@ -30,7 +30,7 @@ class Node(Resource):
         api = self.context.cluster(wished.control_plane)
         if await api.node(wished.host.name) is not None:
             found = await self.context.hosts.ask(wished.host, {"action": "access"}, deadline)
-            await make_room(api, wished.host, found, deadline)
+            await make_room(api, wished.host, wished.endpoint, found, deadline)
         invitation, authority = await asyncio.gather(
             api.invitation(deadline), api.authority(deadline)
         )

@@ -26,6 +26,7 @@ NOTICE_SECONDS = 75.0
 async def make_room(
     api: ClusterApi,
     host: Machine,
+    endpoint: str,
     found: dict[str, Any],
     deadline: Deadline,
     *,
@@ -33,12 +34,12 @@ async def make_room(
 ) -> None:
     """Remove what the cluster has of an earlier host of this name; *found* is `access`'s answer.
 
-    A host that is in a cluster, or was on its way into one, is no successor.
+    A host that is in a cluster, or was on its way into that at *endpoint*, is no successor.
 
     Raises:
         ProviderError: another machine under this name is in service, or etcd refuses.
     """
-    if found["member"] or found["phase"] == "begun":
+    if found["member"] or (found["phase"], found["endpoint"]) == ("begun", endpoint):
         return
     until = time.monotonic() + NOTICE_SECONDS
     while not not_ready_reasons(await api.node(host.name), host.name):

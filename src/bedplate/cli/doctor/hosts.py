@@ -106,16 +106,24 @@ def _unresolved(name: str) -> str:
     return ""
 
 
+def _words(raw: RawHost, name: str) -> list[str]:
+    """Return the words of one of Ansible's texts; none of one that has no end of a quotation."""
+    try:
+        return shlex.split(str(raw.reach[name].value or ""))
+    except ValueError:
+        return []
+
+
 def _way(raw: RawHost, to: Connection) -> Way:
     """Ask `ssh -G`, which connects to nothing, with the arguments that Ansible would give it."""
-    words = shlex.split(str(raw.reach["ssh_args"].value or ""))
+    words = _words(raw, "ssh_args")
     if not boolean(raw.reach["host_key_checking"].value, strict=False):
         words += ["-o", "StrictHostKeyChecking=no"]
     if raw.reach["port"].value is not None:
         words += ["-o", f"Port={raw.reach['port'].value}"]
     words += ["-o", f"User={to.user}"]
     for more in ("ssh_common_args", "ssh_extra_args"):
-        words += shlex.split(str(raw.reach[more].value or ""))
+        words += _words(raw, more)
     try:
         text = programs.run(["ssh", "-G", *words, to.address], SECONDS).text
     except programs.ProgramError:

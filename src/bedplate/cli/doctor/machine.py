@@ -65,9 +65,7 @@ def findings(
             "pulumi": _pulumi,
             "python3 of pulumi": _python_of_pulumi,
             PLUGIN: _provider,
-            "kubectl": partial(
-                _program, "you, to use the cluster", lambda: _kubectl(site, kubernetes)
-            ),
+            "kubectl": partial(_program, "you, to use the cluster", kubectl),
             "openssl": partial(_program, "bedplate.gpu.restore", lambda: _install(OPENSSL)),
         }
     answers = each(checks, lambda check: checks[check](check))
