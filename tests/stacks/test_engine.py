@@ -140,7 +140,9 @@ def test_a_worker_joins_while_the_first_control_plane_is_away(stack: Stack) -> N
     """Another one of the lock's is asked, and the user is told once."""
     write_lock(stack.site, of_control_planes(["cp1", "cp2"], "192.0.2.1:6443"))
     stack.workers = "w1"
+    stack.world.add("cp2")
     stack.up()
+    shutil.rmtree(stack.world.root("cp2"))
     stack.world.root("cp1").rename(stack.world.root("cp2"))
     stack.workers = "w1 w2 w3"
     output = stack.up()
