@@ -162,7 +162,8 @@ class ControlPlane(Resource):
                     "last, and the cluster goes with it",
                 )
             )
-        if remains:
+        if remains and host.name not in {one.name for one in planes}:
+            # When all is destroyed, the site still has it.
             self._refuse_its_own_endpoint(known)
         try:
             found = await self.context.alone(host).access(deadline)

@@ -317,7 +317,7 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 f"this host is a member of another cluster ({mark.get('endpoint')}), requested "
                 f"{request['endpoint']}: destroy that cluster's stack first"
             )
-        if mark.get("action") == "join" and seen["state"] == "half":
+        if (mark.get("action"), mark.get("phase")) == ("join", "begun") and seen["state"] == "half":
             raise RefusalError(
                 "this host was on its way into the cluster, and no other control plane of the site "
                 "says that it has that (allowed one that has, since a new cluster would be made "
