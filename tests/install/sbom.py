@@ -123,7 +123,7 @@ def _component(pin: Pin, needed: set[str], used: set[str]) -> dict[str, Any]:
         "externalReferences": [
             {
                 "type": "distribution",
-                "url": f"https://pypi.org/simple/{pin.name}/",
+                "url": pin.url,
                 "hashes": [{"alg": "SHA-256", "content": digest} for digest in pin.digests],
             }
         ],
