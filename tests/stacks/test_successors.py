@@ -163,19 +163,109 @@ def test_none_leaves_while_another_one_is_down(
     with forced(world, site) as engine:
         engine.delete("ControlPlane", others["cp3"])
     # The dead one, which is of the site no more, has left before it.
-    (removed,) = world.journal("member remove")
+    removed, leaves = world.journal("member remove")
+    steps = [removed, *world.journal(" drain cp3 "), leaves, *world.journal("kubeadm reset")]
     journal = world.journal()
-    assert journal.index(removed) < journal.index(world.journal("kubeadm reset")[0])
+    assert [*map(journal.index, steps)] == sorted(map(journal.index, steps))
     assert world.members == ["cp1"]
 
 
-def test_the_address_of_all_nodes_does_not_leave(
+def test_none_leaves_that_etcd_cannot_spare(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    """A kubelet may be Ready above an etcd that is not; kubeadm would reset the host all the same.
+
+    Nothing is gone then: the node takes pods again.
+    """
+    world.write_api({**world.api, "silent": ["cp2"]})
+    write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
+    with pytest.raises(grpc.RpcError, match="not enough started members"):
+        planes.delete("ControlPlane", others["cp3"])
+    assert world.journal("kubeadm reset") == []
+    assert world.journal(" drain cp3 ")
+    assert world.journal()[-1].endswith(" uncordon cp3")
+    world.write_api({**world.api, "silent": []})
+    planes.delete("ControlPlane", others["cp3"])
+    assert world.members == ["cp1", "cp2"]
+
+
+def test_one_leaves_by_force_where_no_api_is_left(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    del planes
+    write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
+    world.write_api({**world.api, "away": 1000})
+    with forced(world, site) as engine:
+        engine.delete("ControlPlane", others["cp3"])
+    assert world.journal("cp3: kubeadm reset")
+
+
+def test_no_second_cluster_by_a_plan_of_new_control_planes(
     planes: Engine, world: World, control_plane: Values, site: Path
 ) -> None:
-    state = {**control_plane, "host": {**machine("cp1"), "address": "192.0.2.1"}}
-    write_lock(site, of_control_planes(PLANES[1:], control_plane["endpoint"]))
+    """The old ones serve under another address, which nobody asks any more."""
+    world.add("cp7")
+    wished = {**control_plane, "host": machine("cp7"), "endpoint": "192.0.2.7:6443"}
+    write_lock(site, of_control_planes(["cp7"], wished["endpoint"]))
+    with pytest.raises(grpc.RpcError, match="a new cluster would be made while the site has one"):
+        planes.create("ControlPlane", wished).result()
+    assert len(began(world)) == 1
+    with forced(world, site) as engine:
+        engine.create("ControlPlane", wished).result()
+    assert len(began(world)) == 2
+
+
+def test_another_name_at_the_address_of_a_dead_one(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    dies(world, "cp3")
+    world.add("cp4")
+    world.set("cp4", address="cp3.example")
+    write_lock(site, of_control_planes(["cp1", "cp2", "cp4"], others["cp3"]["endpoint"]))
+    fresh = {**others["cp3"], "host": {**machine("cp4"), "address": "cp3.example"}}
+    planes.create("ControlPlane", fresh).result()
+    assert world.members == ["cp1", "cp2", "cp4"]
+    # At its address the old name's resource finds the new one, which stays as it is.
+    world.root("cp3").symlink_to(world.root("cp4"))
+    planes.delete("ControlPlane", others["cp3"])
+    assert world.journal(" drain cp3 ") == world.journal("kubeadm reset") == []
+    assert world.members == ["cp1", "cp2", "cp4"]
+    assert set(world.api["nodes"]) == {"cp1", "cp2", "cp4"}
+
+
+def test_a_node_leaves_whose_machine_has_another_name_by_now(
+    planes: Engine, world: World, node: Values
+) -> None:
+    planes.create("Node", node).result()
+    dies(world, "gpu-a")
+    world.add("gpu-z", gpus=8)
+    planes.create("Node", {**node, "host": machine("gpu-z")}).result()
+    world.root("gpu-a").symlink_to(world.root("gpu-z"))
+    planes.delete("Node", node)
+    assert world.journal(" drain gpu-a ") == world.journal("kubeadm reset") == []
+    assert set(world.api["nodes"]) == {*PLANES, "gpu-z"}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "own"),
+    [
+        ("192.0.2.1:6443", {"address": "192.0.2.1"}),
+        # A name that leads to it alone.
+        ("localhost:1", {"address": "127.0.0.1", "nodeIp": "::1"}),
+    ],
+)
+def test_the_address_of_all_nodes_does_not_leave(
+    engine: Engine, world: World, control_plane: Values, site: Path, endpoint: str, own: Values
+) -> None:
+    state = {**control_plane, "host": {**machine("cp1"), **own}, "endpoint": endpoint}
+    write_lock(site, of_control_planes(PLANES[:2], endpoint))
+    world.add("cp2")
+    engine.create("ControlPlane", state).result()
+    second = {**control_plane, "host": machine("cp2"), "endpoint": endpoint}
+    engine.create("ControlPlane", {**second, "join": machine("cp1")}).result()
+    write_lock(site, of_control_planes(["cp2"], endpoint))
     with pytest.raises(grpc.RpcError, match="endpoint is this control plane's own address"):
-        planes.delete("ControlPlane", state)
+        engine.delete("ControlPlane", state)
     assert world.journal("kubeadm reset") == []
 
 
@@ -201,6 +291,9 @@ def test_the_first_by_name_leaves_as_any_other(
     planes.delete("ControlPlane", control_plane)
     (drain,) = world.journal(" drain cp1 ")
     assert not drain.startswith("cp1: ")
+    (leaves,) = world.journal("member remove")
+    journal = world.journal()
+    assert journal.index(leaves) < journal.index(world.journal("cp1: kubeadm reset")[0])
     assert world.members == ["cp2", "cp3"]
     assert kubeconfig.path_in(site).exists()
     # The next by name is the first now, and goes on as what it is.

@@ -190,7 +190,7 @@ class Says:
 
 
 HOST = Machine(name="h", address="192.0.2.1")
-TEXTS = dict.fromkeys(("kubeconfig", "authority", "phase", "endpoint"), "")
+TEXTS = dict.fromkeys(("kubeconfig", "authority", "phase", "endpoint", "name"), "")
 MEMBER = {"ok": True, **TEXTS, "member": True}
 
 

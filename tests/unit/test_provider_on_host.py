@@ -292,6 +292,16 @@ MEMBERS = [
 ]
 
 
+def test_a_machine_in_service_under_another_name_is_left_alone(tmp_path: Path) -> None:
+    """Its site has renamed it: it would be reset undrained, and again as the one that leaves."""
+    host = member(tmp_path, NO[1])
+    with pytest.raises(on_host.RefusalError, match="under the name gpu-a, requested gpu-z: drain"):
+        on_host.join(host, request(host, name="gpu-z"))
+    assert on_host.reset(host, request(host, name="gpu-z")) == {"changed": False}
+    assert "kubeadm reset" not in host.ran
+    assert on_host.reset(host, request(host)) == {"changed": True}
+
+
 class Etcd(Host):
     """A host with an etcd, which has members."""
 
@@ -308,19 +318,21 @@ class Etcd(Host):
 
 
 @pytest.mark.parametrize(
-    ("name", "address", "removed"),
+    ("name", "address", "for_another", "removed"),
     [
-        ("cp3", "192.0.2.99", ["ce0000000000000b"]),
-        ("cp4", "192.0.2.14", ["ce0000000000000c"]),
-        ("cp5", "192.0.2.11", []),
-        ("cp5", "192.0.2.15", []),
+        ("cp3", "192.0.2.99", False, ["ce0000000000000b"]),
+        ("cp4", "192.0.2.14", False, ["ce0000000000000c"]),
+        ("cp5", "192.0.2.11", False, []),
+        ("cp5", "192.0.2.11", True, ["ce0000000000000a"]),
+        ("cp5", "192.0.2.15", True, []),
     ],
 )
 def test_a_member_is_known_by_its_name_or_before_it_has_one_by_its_address(
-    name: str, address: str, removed: list[str], tmp_path: Path
+    name: str, address: str, for_another: bool, removed: list[str], tmp_path: Path
 ) -> None:
     host = Etcd(tmp_path, "ok")
-    answer = on_host.leave_etcd(host, {"name": name, "addresses": [address]})
+    wanted = {"name": name, "addresses": [address], "for_another": for_another}
+    answer = on_host.leave_etcd(host, wanted)
     assert answer == {"changed": bool(removed)}
     assert [line for line in host.ran if "remove" in line] == [
         f"member remove {number}" for number in removed

@@ -231,8 +231,7 @@ class ClusterApi:
     async def drain(self, name: str, deadline: Deadline) -> None:
         """Cordon a node and evict its pods, those with GPUs and without a controller included.
 
-        A node that cannot be drained takes pods again: the failure is told, and nothing else would
-        ever uncordon it.
+        A node that cannot be drained takes pods again: the failure is told.
         """
         async with self._draining:
             seconds = max(1, int(deadline.left() - 5))
@@ -247,10 +246,17 @@ class ClusterApi:
                     deadline=deadline,
                 )
             except CommandFailedError:
-                back = Deadline("returning the node to service", QUERY_SECONDS)
-                with suppress(ProviderError):  # the drain's own reason is told
-                    await self.kubectl("uncordon", name, deadline=back)
+                await self.uncordon(name)
                 raise
+
+    async def uncordon(self, name: str) -> None:
+        """Return a node to service that does not leave after all: nothing else would ever do it.
+
+        Where that fails too, the user gets the reason why the node does not leave.
+        """
+        back = Deadline("returning the node to service", QUERY_SECONDS)
+        with suppress(ProviderError):
+            await self.kubectl("uncordon", name, deadline=back)
 
     async def taint(self, name: str, *, wanted: bool, deadline: Deadline) -> None:
         """Set or remove the taint that keeps pods away from a control plane; others stay."""
@@ -270,14 +276,31 @@ class ClusterApi:
         await self.kubectl("delete", "node", name, "--ignore-not-found", deadline=deadline)
         self._asked = 0.0
 
-    async def leave_etcd(self, gone: Machine, deadline: Deadline) -> None:
-        """Take a control plane that is gone out of etcd's members; none of its own is fine."""
+    async def leave_etcd(
+        self, gone: Machine, deadline: Deadline, *, for_another: bool = False
+    ) -> None:
+        """Take a control plane out of etcd's members; none of its own is fine.
+
+        *for_another*: so that another machine can come under its name, or at its address.
+
+        Raises:
+            ProviderError: etcd refuses, since a quorum of those that run would not be left.
+        """
         request = {
             "action": "leave-etcd",
             "name": gone.name,
+            "for_another": for_another,
             "addresses": [gone.node_ip or gone.address, gone.address],
         }
         await self._on_a_member(lambda host: self._hosts.ask(host, request, deadline))
+
+    async def addresses(self, name: str, deadline: Deadline) -> set[str]:
+        """Return the addresses that a control plane resolves a name to; none where it has none."""
+        try:
+            shown = await self._run(["getent", "ahosts", name], deadline)
+        except CommandFailedError:
+            return set()
+        return {line.split()[0] for line in shown.splitlines() if line.strip()}
 
     async def upper_resources(self, deadline: Deadline) -> list[str]:
         """Return what the upper stacks have in the cluster, as `kind/name`."""

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bedplate.common import kubeconfig
 from bedplate.provider import cluster_api, kubeadm, node_marks
 from bedplate.provider.deletion_guard import refuse_if_used
-from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
+from bedplate.provider.errors import (
+    CommandFailedError,
+    HalfMade,
+    ProviderError,
+    UnreachableError,
+    message,
+)
 from bedplate.provider.model import ControlPlaneInputs, Inputs, Machine
 from bedplate.provider.resource import Resource, control_planes, pause
-from bedplate.provider.succession import make_room
+from bedplate.provider.succession import is_still, make_room
 from bedplate.provider.wire import Secret
 
 if TYPE_CHECKING:
@@ -94,14 +100,19 @@ class ControlPlane(Resource):
             if whole or found["restoring"]:
                 return None
             if not await api.another(host.name, "has no cluster"):
-                self._refuse_a_second(wished, api.silent)
+                self._refuse_a_second(wished, found, api.silent)
                 return None
         await make_room(api, host, wished.endpoint, found, deadline, control_plane=True)
         return api
 
-    def _refuse_a_second(self, wished: ControlPlaneInputs, silent: list[str]) -> None:
-        """Refuse to make a cluster while those that may have the site's do not answer."""
-        if silent and not self.context.force:
+    def _refuse_a_second(
+        self, wished: ControlPlaneInputs, found: dict[str, Any], silent: list[str]
+    ) -> None:
+        """Refuse to make a cluster where the site has one that may be there still."""
+        begun = (found["phase"], found["endpoint"]) == ("begun", wished.endpoint)
+        if self.context.force:
+            return
+        if silent:
             raise ProviderError(
                 message(
                     "a new cluster would be made while other control planes cannot be asked",
@@ -110,6 +121,19 @@ class ControlPlane(Resource):
                     "an answer of each control plane",
                     "start them, then run pulumi up again; if all are lost for ever, restore the "
                     "cluster with ansible-playbook bedplate.gpu.restore, or set "
+                    "BEDPLATE_FORCE=true to begin with an empty one",
+                )
+            )
+        known = kubeconfig.path_in(self.context.site)
+        if not begun and known.exists():
+            raise ProviderError(
+                message(
+                    "a new cluster would be made while the site has one",
+                    wished.host.name,
+                    f"{known}, and no control plane of the inventory is in that cluster",
+                    "one of that cluster's control planes in the inventory",
+                    "put one of them back into control_plane; if all are lost for ever, restore "
+                    "the cluster with ansible-playbook bedplate.gpu.restore, or set "
                     "BEDPLATE_FORCE=true to begin with an empty one",
                 )
             )
@@ -164,17 +188,17 @@ class ControlPlane(Resource):
             )
         if remains and host.name not in {one.name for one in planes}:
             # When all is destroyed, the site still has it.
-            self._refuse_its_own_endpoint(known)
+            await self._refuse_its_own_endpoint(api, known, deadline)
         try:
             found = await self.context.alone(host).access(deadline)
             if not remains:
                 if found["kubeconfig"] and found["phase"] == "done" and not self.context.force:
                     await self._refuse_if_used(known, deadline)
-            elif found["member"]:
-                await self._keep_a_quorum(api, host, {one.name for one in planes}, deadline)
-                await api.drain(host.name, deadline)
+            elif found["member"] and is_still(host.name, found):
+                await self._leave_in_order(api, host, {one.name for one in planes}, deadline)
             request = {
                 "action": "reset",
+                "name": host.name,
                 "endpoint": known.endpoint,
                 "cri_socket": known.cri_socket,
             }
@@ -188,11 +212,16 @@ class ControlPlane(Resource):
             await api.leave_etcd(host, deadline)
             await api.forget(host.name, deadline)
 
-    def _refuse_its_own_endpoint(self, known: ControlPlaneInputs) -> None:
+    async def _refuse_its_own_endpoint(
+        self, api: ClusterApi, known: ControlPlaneInputs, deadline: Deadline
+    ) -> None:
         """Refuse that the address goes by which all others reach the cluster."""
-        name = known.endpoint.rpartition(":")[0].strip("[]")
+        if self.context.force:
+            return
         own = {known.host.name, known.host.address, known.host.node_ip}
-        if name in own and not self.context.force:
+        name = known.endpoint.rpartition(":")[0].strip("[]")
+        # Several addresses of a name are a balancer's, or of several control planes.
+        if name in own or ((found := await api.addresses(name, deadline)) and found <= own):
             raise ProviderError(
                 message(
                     "the cluster's endpoint is this control plane's own address",
@@ -202,6 +231,28 @@ class ControlPlane(Resource):
                     "keep this control plane in the site: each node reaches the API there",
                 )
             )
+
+    async def _leave_in_order(
+        self, api: ClusterApi, host: Machine, planes: set[str], deadline: Deadline
+    ) -> None:
+        """Drain a control plane in service and take it out of etcd, before anything is reset.
+
+        Whether those that are left are enough, etcd itself knows best: a kubelet may be Ready above
+        an etcd that is not, and kubeadm resets a host although etcd refuses to let it go.
+        """
+        try:
+            await self._keep_a_quorum(api, host, planes, deadline)
+            await api.drain(host.name, deadline)
+        except CommandFailedError:
+            if not self.context.force or await api.answers(deadline):
+                raise
+            return  # without an API nothing can be drained
+        try:
+            await api.leave_etcd(host, deadline)
+        except ProviderError:
+            if not self.context.force:
+                await api.uncordon(host.name)
+                raise
 
     async def _keep_a_quorum(
         self, api: ClusterApi, host: Machine, planes: set[str], deadline: Deadline

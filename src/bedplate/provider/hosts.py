@@ -21,7 +21,7 @@ GRACE_SECONDS = 5.0
 
 
 _MEMBERSHIP = {
-    **dict.fromkeys(("kubeconfig", "authority", "phase", "endpoint"), str),
+    **dict.fromkeys(("kubeconfig", "authority", "phase", "endpoint", "name"), str),
     "member": bool,
 }
 #: What the answers to the actions of `on_host` have, if all is well.

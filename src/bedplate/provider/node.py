@@ -10,7 +10,7 @@ from bedplate.provider.cluster_api import kubelet_version, not_ready_reasons
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError
 from bedplate.provider.model import Inputs, NodeInputs
 from bedplate.provider.resource import Resource, pause
-from bedplate.provider.succession import make_room
+from bedplate.provider.succession import is_still, make_room
 
 if TYPE_CHECKING:
     from bedplate.provider.deadline import Deadline
@@ -85,11 +85,12 @@ class Node(Resource):
         cluster = await self._cluster_is_there(known, deadline)
         try:
             # First a look at the host: draining a node whose host is dead would never end.
-            await self.context.hosts.ask(known.host, {"action": "access"}, deadline)
-            if cluster and await api.node(name) is not None:
+            found = await self.context.hosts.ask(known.host, {"action": "access"}, deadline)
+            if cluster and is_still(name, found) and await api.node(name) is not None:
                 await api.drain(name, deadline)
             request = {
                 "action": "reset",
+                "name": name,
                 "endpoint": known.endpoint,
                 "cri_socket": known.cri_socket,
             }

@@ -353,13 +353,14 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def access(host: Host, _request: dict[str, Any]) -> dict[str, Any]:
-    """Return the administrator's configuration, the CA's digest, the phase and endpoint noted."""
+    """Return the administrator's configuration, the CA's digest, and what was noted on joining."""
     config, mark = host.path("etc/kubernetes/admin.conf"), read_mark(host)
     return {
         "kubeconfig": config.read_text() if config.exists() else "",
         "authority": authority(host),
         "phase": mark.get("phase", ""),
         "endpoint": mark.get("endpoint", ""),
+        "name": mark.get("name", ""),
         "member": bool(leftovers(host)),
         "restoring": mark.get("action") == "restore",
     }
@@ -376,6 +377,7 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             f"({seen['mark'].get('endpoint', 'not made by bedplate')}), requested "
             f"{request['endpoint']}: take it out there, or run `kubeadm reset` on it if it may go"
         )
+    refuse_another_name(host, request, seen)
     adopted = seen["state"] == "member" and not foreign
     if not adopted:
         check_tools(host, request["version"])
@@ -388,10 +390,22 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     return {"adopted": adopted, **access(host, request)}
 
 
+def refuse_another_name(host: Host, request: dict[str, Any], seen: dict[str, Any]) -> None:
+    """Refuse to reset a node in service because the site has given its machine another name."""
+    name = seen["mark"].get("name", request["name"])
+    if leftovers(host) and seen["mark"].get("phase") == "done" and name != request["name"]:
+        raise RefusalError(
+            f"this host is in the cluster under the name {name}, requested "
+            f"{request['name']}: drain that node and run `kubeadm reset --force` on this host, "
+            "then pulumi up again; or give it its old name in the inventory"
+        )
+
+
 def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
-    """Take everything of the cluster off this host."""
+    """Take everything of the cluster off this host, unless it has come back under another name."""
     mark = read_mark(host)
-    if not mark and not leftovers(host):
+    other = mark.get("name", request["name"]) != request["name"]
+    if other or (not mark and not leftovers(host)):
         return {"changed": False}
     if mark and mark.get("endpoint") != request["endpoint"]:
         raise RefusalError(
@@ -406,6 +420,7 @@ def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     """Take another control plane, which is gone, out of the members of this host's etcd.
 
     A member is known by its name, and before its first start, when it has none, by its address.
+    Where another host is about to come to that address, whatever member is there has to leave.
     """
     running = host.run("crictl", "ps", "--name=^etcd$", "--state=Running", "--quiet").split()
     if not running:
@@ -425,7 +440,8 @@ def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     for member in json.loads(found)["members"]:
         named = member.get("name")
         hosts = {urllib.parse.urlsplit(url).hostname for url in member.get("peerURLs", ())}
-        if named == request["name"] if named else hosts & set(request["addresses"]):
+        by_address = request["for_another"] or not named
+        if named == request["name"] or (by_address and hosts & set(request["addresses"])):
             gone.append(f"{member['ID']:x}")
     for number in gone:
         host.run(*client, "member", "remove", number)

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 NOTICE_SECONDS = 75.0
 
 
+def is_still(name: str, found: dict[str, Any]) -> bool:
+    """Say whether a machine is the host of this name; *found* is `access`'s answer.
+
+    It may have come into the cluster again under another name since.
+    """
+    return found["name"] in ("", name)
+
+
 async def make_room(
     api: ClusterApi,
     host: Machine,
@@ -56,6 +64,6 @@ async def make_room(
             )
         await pause()
     if control_plane:
-        await api.leave_etcd(host, deadline)
+        await api.leave_etcd(host, deadline, for_another=True)
     if await api.node(host.name) is not None:
         await api.forget(host.name, deadline)

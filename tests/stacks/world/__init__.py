@@ -42,9 +42,15 @@ class World:
         old = json.loads(path.read_text()) if path.exists() else {}
         path.write_text(json.dumps({**old, **settings}))
 
+    def address(self, host: str) -> str:
+        """Return a host's address: its name's, unless its setting `address` says another."""
+        path = self.root(host) / "settings.json"
+        settings = json.loads(path.read_text()) if path.exists() else {}
+        return str(settings.get("address", f"{host}.example"))
+
     @property
     def api(self) -> dict[str, Any]:
-        """Return the cluster's objects: `nodes`, those `gone`, `members`, `tokens`, `upper`."""
+        """Return the cluster's objects: `nodes`, those `gone`, `members`, those `silent`, …"""
         path = self.directory / "api.json"
         empty = {"nodes": {}, "tokens": [], "upper": [], "authority": ""}
         return json.loads(path.read_text()) if path.exists() else empty

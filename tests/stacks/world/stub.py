@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -39,7 +40,10 @@ def member(**files: str) -> None:
     api = world.api
     (kubernetes / "pki/ca.crt").write_text(CERTIFICATE.format(api["authority"]))
     if "admin.conf" in files:
-        api["members"] = [*api.get("members", []), {"ID": 2**63 + len(api["nodes"]), "name": host}]
+        url = f"https://{world.address(host)}:2380"
+        known = api.get("members", [])
+        number = max([2**63, *(one["ID"] for one in known)]) + 1
+        api["members"] = [*known, {"ID": number, "name": host, "peerURLs": [url]}]
     api["nodes"][host] = {"control_plane": "admin.conf" in files, "taints": taints()}
     world.write_api(api)
 
@@ -77,7 +81,8 @@ def refuse_a_name_in_use() -> None:
     api = world.api
     if arguments[0] == "join" and host in api["nodes"] and not down(host):
         fail(f'a Node with name "{host}" and status "Ready" already exists')
-    if arguments[0] == "join" and controls() and host in world.members:
+    at = [urlsplit(one["peerURLs"][0]).hostname for one in api.get("members", [])]
+    if arguments[0] == "join" and controls() and world.address(host) in at:
         fail("etcd counts this host as a member that has data")
 
 
@@ -180,7 +185,7 @@ def kubectl() -> None:
         api["nodes"].pop(rest[1], None)
         api["gone"] = [one for one in api.get("gone", []) if one != rest[1]]
         world.write_api(api)
-    elif verb != "drain":
+    elif verb not in {"drain", "uncordon"}:
         fail(f"no such kubectl command: {arguments}", 64)
 
 
@@ -200,6 +205,10 @@ def etcdctl() -> None:
         print(json.dumps({"members": api.get("members", [])}))
     else:
         left = [one for one in api["members"] if f"{one['ID']:x}" != arguments[-1]]
+        silent = {*api.get("silent", []), *api.get("gone", [])}
+        gone = {one["name"] for one in api["members"]} - {one["name"] for one in left}
+        if not gone <= silent and sum(one["name"] not in silent for one in left) <= len(left) / 2:
+            fail("etcdserver: re-configuration failed due to not enough started members")
         world.write_api({**api, "members": left})
 
 
