@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -97,14 +98,24 @@ def test_programs_of_this_environment_are_found_and_started(
 def test_an_older_collection_that_ansible_finds_first(
     user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = user / "home/.ansible/collections/ansible_collections/bedplate/gpu"
-    folder.mkdir(parents=True)
-    known = {"namespace": "bedplate", "name": "gpu", "version": "0.0.1"}
-    (folder / "MANIFEST.json").write_text(json.dumps({"collection_info": known, "format": 1}))
+    """Whatever its own list begins with, which is sorted by path."""
     monkeypatch.setenv("PATH", f"{VENV}:{os.environ['PATH']}")
-    found = machine._collection("collection")
-    assert (found.state, found.fix) == ("LACKING", f"rm -r {folder}  # bedplate has its own")
-    assert found.found == f"0.0.1, {folder.parents[1]}; bedplate is {OWN}"
+    for place in ("home/.ansible/collections", "an older one", "one older still"):
+        folder = user / place / "ansible_collections/bedplate/gpu"
+        folder.mkdir(parents=True)
+        known = {"namespace": "bedplate", "name": "gpu", "version": "0.0.1"}
+        (folder / "MANIFEST.json").write_text(json.dumps({"collection_info": known, "format": 1}))
+    places = ["an older one", "one older still"]
+    for setting in (None, places, places[::-1]):
+        first = user / (setting[0] if setting else "home/.ansible/collections")
+        if setting:
+            path = ":".join(f"{user}/{place}" for place in setting)
+            monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", path)
+        found = machine._collection("collection")
+        folder = f"{first}/ansible_collections/bedplate/gpu"
+        assert found.fix == f"rm -r {shlex.quote(folder)}  # bedplate has its own"
+        assert found.state == "LACKING"
+        assert found.found == f"0.0.1, {first}/ansible_collections; bedplate is {OWN}"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -148,15 +149,33 @@ def _collection(check: str) -> Finding:
     words = ["ansible-galaxy", "collection", "list", COLLECTION, "--format", "json"]
     try:
         done = programs.run(words, SECONDS, check=False)
-        found = [(path, its[COLLECTION]["version"]) for path, its in json.loads(done.text).items()]
-        path, got = found[0]  # Ansible takes the first one
+        found = {path: its[COLLECTION]["version"] for path, its in json.loads(done.text).items()}
+        path = _first([*found])
+        got = found[path]
     except programs.MissingError as error:
         return Finding(check, "not checked", f"{error.got} on PATH", ANSIBLE)
     except (programs.ProgramError, ValueError, LookupError, AttributeError, TypeError):
         got = f"not where {shutil.which('ansible-galaxy')} looks for collections"
         return Finding(check, "LACKING", got, ANSIBLE, _environment())
-    fix = f"rm -r {path}/{COLLECTION.replace('.', '/')}  # bedplate has its own"
+    folder = shlex.quote(f"{path}/{COLLECTION.replace('.', '/')}")
+    fix = f"rm -r {folder}  # bedplate has its own"
     return _same(check, got, path, ANSIBLE, fix)
+
+
+def _first(folders: list[str]) -> str:
+    """Return which of several folders of collections Ansible takes one from.
+
+    `ansible-galaxy collection list` sorts them by their path (ansible-core 2.21.5), and Ansible
+    takes the first in the order of its setting; what is beside its own Python comes last.
+    """
+    if len(folders) == 1:
+        return folders[0]
+    words = ["ansible-config", "dump", "--format", "json"]
+    shown = json.loads(programs.run(words, SECONDS).text)
+    setting = next(one for one in shown if one.get("name") == "COLLECTIONS_PATHS")
+    order = [Path(path, "ansible_collections").resolve() for path in setting["value"]]
+    places = {path: Path(path).resolve() for path in folders}
+    return min(folders, key=lambda path: [*order, places[path]].index(places[path]))
 
 
 def _python_of_pulumi(check: str) -> Finding:
