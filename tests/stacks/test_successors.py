@@ -58,6 +58,13 @@ def replaced(world: World, host: str, gpus: int = 0) -> None:
     world.add(host, gpus=gpus)
 
 
+def has_keepalived(world: World, host: str, text: str) -> None:
+    """Put a configuration of keepalived on a host."""
+    config = world.root(host) / "etc/keepalived/keepalived.conf"
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+
+
 def began(world: World) -> list[str]:
     return world.journal("kubeadm init --config")
 
@@ -178,12 +185,14 @@ def test_none_leaves_that_etcd_cannot_spare(
     Nothing is gone then: the node takes pods again.
     """
     world.write_api({**world.api, "silent": ["cp2"]})
+    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
     write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
     with pytest.raises(grpc.RpcError, match="not enough started members"):
         planes.delete("ControlPlane", others["cp3"])
     assert world.journal("kubeadm reset") == []
     assert world.journal(" drain cp3 ")
     assert world.journal()[-1].endswith(" uncordon cp3")
+    assert world.journal("keepalived")[-1] == "cp3: systemctl enable --now keepalived.service"
     world.write_api({**world.api, "silent": []})
     planes.delete("ControlPlane", others["cp3"])
     assert world.members == ["cp1", "cp2"]
@@ -285,15 +294,18 @@ def test_the_first_by_name_leaves_as_any_other(
 ) -> None:
     """Its cluster stays where another one is in it, with its workers and all that uses it."""
     planes.create("Node", node).result()
+    has_keepalived(world, "cp1", "# Managed by Bedplate (role control_plane_endpoint).")
     # The address is on it, and moves as it leaves.
     world.write_api({**world.api, "upper": ["namespace/courses"], "moves": 3})
     write_lock(site, of_control_planes(PLANES[1:], control_plane["endpoint"]))
     planes.delete("ControlPlane", control_plane)
     (drain,) = world.journal(" drain cp1 ")
     assert not drain.startswith("cp1: ")
-    (leaves,) = world.journal("member remove")
+    (leaves,), (moves,) = world.journal("member remove"), world.journal("disable --now keepalived")
+    assert moves.startswith("cp1: ")
+    steps = [drain, moves, leaves, *world.journal("cp1: kubeadm reset")]
     journal = world.journal()
-    assert journal.index(leaves) < journal.index(world.journal("cp1: kubeadm reset")[0])
+    assert [*map(journal.index, steps)] == sorted(map(journal.index, steps))
     assert world.members == ["cp2", "cp3"]
     assert kubeconfig.path_in(site).exists()
     # The next by name is the first now, and goes on as what it is.

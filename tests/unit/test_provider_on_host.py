@@ -302,6 +302,24 @@ def test_a_machine_in_service_under_another_name_is_left_alone(tmp_path: Path) -
     assert on_host.reset(host, request(host)) == {"changed": True}
 
 
+@pytest.mark.parametrize(
+    ("text", "ran"),
+    [
+        ("# Managed by Bedplate (role control_plane_endpoint).", ["systemctl disable"]),
+        ("# of the site's own", []),
+        (None, []),
+    ],
+)
+def test_only_our_keepalived_is_stopped(text: str | None, ran: list[str], tmp_path: Path) -> None:
+    config = tmp_path / on_host.KEEPALIVED
+    if text is not None:
+        config.parent.mkdir(parents=True)
+        config.write_text(text)
+    host = Host(tmp_path, "ok")
+    assert on_host.serve_endpoint(host, {"on": False}) == {"changed": bool(ran)}
+    assert host.ran == ran
+
+
 class Etcd(Host):
     """A host with an etcd, which has members."""
 

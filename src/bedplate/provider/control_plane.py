@@ -247,10 +247,14 @@ class ControlPlane(Resource):
             if not self.context.force or await api.answers(deadline):
                 raise
             return  # without an API nothing can be drained
+        serve = {"action": "serve-endpoint", "on": False}
+        # Its API server does not answer without etcd: nobody is to wait for it.
+        await self.context.hosts.ask(host, serve, deadline)
         try:
             await api.leave_etcd(host, deadline)
         except ProviderError:
             if not self.context.force:
+                await self.context.hosts.ask(host, serve | {"on": True}, deadline)
                 await api.uncordon(host.name)
                 raise
 

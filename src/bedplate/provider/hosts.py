@@ -30,6 +30,7 @@ ANSWERS: dict[str, dict[str, type]] = {
     "init": {**_MEMBERSHIP, "adopted": bool},
     "join": {**_MEMBERSHIP, "adopted": bool},
     "reset": {"changed": bool},
+    "serve-endpoint": {"changed": bool},
     "leave-etcd": {"changed": bool},
     "container-log": {"found": bool, "log": str, "state": str, "attempts": int},
 }

@@ -42,6 +42,7 @@ NO_OF_THE_API = re.compile(
     re.MULTILINE,
 )
 KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
+KEEPALIVED, OURS = "etc/keepalived/keepalived.conf", "# Managed by Bedplate"
 CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # How long a kubelet that kubeadm had already started gets to end its join by itself.
 BOOTSTRAP_SECONDS = 60.0
@@ -416,6 +417,19 @@ def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     return {"changed": True}
 
 
+def serve_endpoint(host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    """Have this host take part in the cluster's virtual address, or not; `on` says which.
+
+    Without it the address moves at once. A keepalived of the site's own is left alone.
+    """
+    config = host.path(KEEPALIVED)
+    if not config.exists() or OURS not in config.read_text():
+        return {"changed": False}
+    verb = "enable" if request["on"] else "disable"
+    host.run("systemctl", verb, "--now", "keepalived.service")
+    return {"changed": True}
+
+
 def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     """Take another control plane, which is gone, out of the members of this host's etcd.
 
@@ -490,6 +504,7 @@ ACTIONS: dict[str, Callable[[Host, dict[str, Any]], dict[str, Any]]] = {
     "init": init,
     "join": join,
     "reset": reset,
+    "serve-endpoint": serve_endpoint,
     "leave-etcd": leave_etcd,
     "container-log": container_log,
 }
