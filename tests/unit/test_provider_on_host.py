@@ -295,7 +295,7 @@ MEMBERS = [
 def test_a_machine_in_service_under_another_name_is_left_alone(tmp_path: Path) -> None:
     """Its site has renamed it: it would be reset undrained, and again as the one that leaves."""
     host = member(tmp_path, NO[1])
-    with pytest.raises(on_host.RefusalError, match="under the name gpu-a, requested gpu-z: drain"):
+    with pytest.raises(on_host.RefusalError, match="under the name gpu-a, requested gpu-z: give"):
         on_host.join(host, request(host, name="gpu-z"))
     assert on_host.reset(host, request(host, name="gpu-z")) == {"changed": False}
     assert "kubeadm reset" not in host.ran

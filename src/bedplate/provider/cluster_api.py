@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bedplate.common.harmless import printable
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 KUBECTL = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf")
 FRESH_SECONDS = 1.0
 QUERY_SECONDS = 30.0
+READY_SECONDS = 10
 DRAINS = 4
 INVITATION_SECONDS = 600.0
 UPPER_STACKS = "app.kubernetes.io/managed-by=bedplate"
@@ -245,18 +245,21 @@ class ClusterApi:
                     f"--timeout={seconds}s",
                     deadline=deadline,
                 )
-            except CommandFailedError:
+            except ProviderError:
                 await self.uncordon(name)
                 raise
 
     async def uncordon(self, name: str) -> None:
         """Return a node to service that does not leave after all: nothing else would ever do it.
 
-        Where that fails too, the user gets the reason why the node does not leave.
+        Where that fails too, the user is told, and gets the reason why the node does not leave.
         """
         back = Deadline("returning the node to service", QUERY_SECONDS)
-        with suppress(ProviderError):
+        try:
             await self.kubectl("uncordon", name, deadline=back)
+        except ProviderError:
+            if self._tell is not None:
+                await self._tell(f"{name} takes no new pods: run kubectl uncordon {name}")
 
     async def taint(self, name: str, *, wanted: bool, deadline: Deadline) -> None:
         """Set or remove the taint that keeps pods away from a control plane; others stay."""
@@ -290,7 +293,7 @@ class ClusterApi:
             "action": "leave-etcd",
             "name": gone.name,
             "for_another": for_another,
-            "addresses": [gone.node_ip or gone.address, gone.address],
+            "addresses": [gone.node_ip or gone.address, *([] if for_another else [gone.address])],
         }
         await self._on_a_member(lambda host: self._hosts.ask(host, request, deadline))
 
@@ -317,7 +320,8 @@ class ClusterApi:
     async def answers(self, deadline: Deadline) -> bool:
         """Say whether the API is ready."""
         try:
-            return (await self.kubectl("get", "--raw=/readyz", deadline=deadline)).strip() == "ok"
+            asked = ["get", "--raw=/readyz", f"--request-timeout={READY_SECONDS}s"]
+            return (await self.kubectl(*asked, deadline=deadline)).strip() == "ok"
         except CommandFailedError:
             return False
 

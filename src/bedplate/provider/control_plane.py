@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bedplate.common import kubeconfig
 from bedplate.provider import cluster_api, kubeadm, node_marks
 from bedplate.provider.deletion_guard import refuse_if_used
-from bedplate.provider.errors import (
-    CommandFailedError,
-    HalfMade,
-    ProviderError,
-    UnreachableError,
-    message,
-)
+from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
 from bedplate.provider.model import ControlPlaneInputs, Inputs, Machine
 from bedplate.provider.resource import Resource, control_planes, pause
-from bedplate.provider.succession import is_still, make_room
+from bedplate.provider.succession import is_still, make_room, refuse_if_elsewhere
 from bedplate.provider.wire import Secret
 
 if TYPE_CHECKING:
@@ -130,11 +124,11 @@ class ControlPlane(Resource):
                 message(
                     "a new cluster would be made while the site has one",
                     wished.host.name,
-                    f"{known}, and no control plane of the inventory is in that cluster",
-                    "one of that cluster's control planes in the inventory",
-                    "put one of them back into control_plane; if all are lost for ever, restore "
-                    "the cluster with ansible-playbook bedplate.gpu.restore, or set "
-                    "BEDPLATE_FORCE=true to begin with an empty one",
+                    f"{known}, while no control plane of the inventory is in its cluster",
+                    "one that is, or no such file",
+                    "put one of that cluster into control_plane; if all are lost, restore it with "
+                    "ansible-playbook bedplate.gpu.restore; if it may go or is destroyed already, "
+                    f"delete {known} and run pulumi up again",
                 )
             )
 
@@ -195,7 +189,9 @@ class ControlPlane(Resource):
                 if found["kubeconfig"] and found["phase"] == "done" and not self.context.force:
                     await self._refuse_if_used(known, deadline)
             elif found["member"] and is_still(host.name, found):
-                await self._leave_in_order(api, host, {one.name for one in planes}, deadline)
+                await self._leave_in_order(api, known, {one.name for one in planes}, deadline)
+            else:
+                await refuse_if_elsewhere(api, host.name, found, deadline)
             request = {
                 "action": "reset",
                 "name": host.name,
@@ -207,7 +203,9 @@ class ControlPlane(Resource):
             if not self.context.force:
                 raise
         if not remains:
-            kubeconfig.remove(self.context.site)
+            # By force the site may have the kubeconfig of its next cluster by now.
+            if site_endpoint in ("", known.endpoint):
+                kubeconfig.remove(self.context.site)
         elif await self._served(api, known, deadline):
             await api.leave_etcd(host, deadline)
             await api.forget(host.name, deadline)
@@ -219,6 +217,7 @@ class ControlPlane(Resource):
         if self.context.force:
             return
         own = {known.host.name, known.host.address, known.host.node_ip}
+        own |= await api.addresses(known.host.address, deadline)
         name = known.endpoint.rpartition(":")[0].strip("[]")
         # Several addresses of a name are a balancer's, or of several control planes.
         if name in own or ((found := await api.addresses(name, deadline)) and found <= own):
@@ -233,30 +232,39 @@ class ControlPlane(Resource):
             )
 
     async def _leave_in_order(
-        self, api: ClusterApi, host: Machine, planes: set[str], deadline: Deadline
+        self, api: ClusterApi, known: ControlPlaneInputs, planes: set[str], deadline: Deadline
     ) -> None:
         """Drain a control plane in service and take it out of etcd, before anything is reset.
 
         Whether those that are left are enough, etcd itself knows best: a kubelet may be Ready above
         an etcd that is not, and kubeadm resets a host although etcd refuses to let it go.
         """
-        try:
-            await self._keep_a_quorum(api, host, planes, deadline)
-            await api.drain(host.name, deadline)
-        except CommandFailedError:
-            if not self.context.force or await api.answers(deadline):
-                raise
+        host = known.host
+        if self.context.force and not await self._served(api, known, deadline):
             return  # without an API nothing can be drained
+        await self._keep_a_quorum(api, host, planes, deadline)
+        if await api.node(host.name) is not None:
+            await api.drain(host.name, deadline)
         serve = {"action": "serve-endpoint", "on": False}
         # Its API server does not answer without etcd: nobody is to wait for it.
         await self.context.hosts.ask(host, serve, deadline)
         try:
             await api.leave_etcd(host, deadline)
-        except ProviderError:
-            if not self.context.force:
-                await self.context.hosts.ask(host, serve | {"on": True}, deadline)
-                await api.uncordon(host.name)
-                raise
+        except ProviderError as error:
+            if self.context.force:
+                return
+            await api.uncordon(host.name)
+            await self.context.hosts.ask(host, serve | {"on": True}, deadline)
+            raise ProviderError(
+                message(
+                    "etcd does not let this control plane go",
+                    host.name,
+                    str(error),
+                    "a quorum of members that run without it",
+                    "see `crictl ps --all --name etcd` on the others, start what is down, and run "
+                    "pulumi up again; until then it stays in service",
+                )
+            ) from error
 
     async def _keep_a_quorum(
         self, api: ClusterApi, host: Machine, planes: set[str], deadline: Deadline
@@ -319,7 +327,7 @@ class ControlPlane(Resource):
                     return False
                 raise ProviderError(
                     message(
-                        "the cluster's API does not answer after a control plane has left",
+                        "the cluster's API does not answer while a control plane leaves",
                         known.endpoint,
                         f"no answer in {SERVED_SECONDS:.0f} s",
                         "an API that is ready",

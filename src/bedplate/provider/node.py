@@ -10,7 +10,7 @@ from bedplate.provider.cluster_api import kubelet_version, not_ready_reasons
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError
 from bedplate.provider.model import Inputs, NodeInputs
 from bedplate.provider.resource import Resource, pause
-from bedplate.provider.succession import is_still, make_room
+from bedplate.provider.succession import is_still, make_room, refuse_if_elsewhere
 
 if TYPE_CHECKING:
     from bedplate.provider.deadline import Deadline
@@ -86,8 +86,10 @@ class Node(Resource):
         try:
             # First a look at the host: draining a node whose host is dead would never end.
             found = await self.context.hosts.ask(known.host, {"action": "access"}, deadline)
-            if cluster and is_still(name, found) and await api.node(name) is not None:
-                await api.drain(name, deadline)
+            if cluster and await api.node(name) is not None:
+                await refuse_if_elsewhere(api, name, found, deadline)
+                if is_still(name, found):
+                    await api.drain(name, deadline)
             request = {
                 "action": "reset",
                 "name": name,

@@ -324,6 +324,7 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
                 "says that it has that (allowed one that has, since a new cluster would be made "
                 "here): start the others and run pulumi up again"
             )
+    refuse_another_name(host, request, seen)
     adopted = seen["state"] == "member"
     data = request["etcd_data_dir"].lstrip("/")
     finished = leftovers(host) or host.path(f"{data}/member").exists()
@@ -378,7 +379,8 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             f"({seen['mark'].get('endpoint', 'not made by bedplate')}), requested "
             f"{request['endpoint']}: take it out there, or run `kubeadm reset` on it if it may go"
         )
-    refuse_another_name(host, request, seen)
+    if not foreign:
+        refuse_another_name(host, request, seen)
     adopted = seen["state"] == "member" and not foreign
     if not adopted:
         check_tools(host, request["version"])
@@ -397,8 +399,9 @@ def refuse_another_name(host: Host, request: dict[str, Any], seen: dict[str, Any
     if leftovers(host) and seen["mark"].get("phase") == "done" and name != request["name"]:
         raise RefusalError(
             f"this host is in the cluster under the name {name}, requested "
-            f"{request['name']}: drain that node and run `kubeadm reset --force` on this host, "
-            "then pulumi up again; or give it its old name in the inventory"
+            f"{request['name']}: give it its old name in the inventory; or take it out under that, "
+            "run pulumi up, and add it under the new one afterwards (if the cluster has no such "
+            "node any more, run `kubeadm reset --force` on this host and pulumi up again)"
         )
 
 
@@ -442,23 +445,35 @@ def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     pki = "/etc/kubernetes/pki/etcd"
     client = [
         *("crictl", "exec", "--sync", running[0]),
-        *("etcdctl", "--endpoints=https://127.0.0.1:2379", f"--cacert={pki}/ca.crt"),
-        *(f"--cert={pki}/healthcheck-client.crt", f"--key={pki}/healthcheck-client.key"),
+        *("etcdctl", "--endpoints=https://127.0.0.1:2379", "--command-timeout=30s"),
+        *(
+            f"--cacert={pki}/ca.crt",
+            f"--cert={pki}/healthcheck-client.crt",
+            f"--key={pki}/healthcheck-client.key",
+        ),
     ]
-    listed = host.run(*client, "member", "list", "--write-out=json")
-    # Warnings may stand around it.
-    found = next((line for line in listed.splitlines() if line.startswith("{")), "")
-    if not found:
-        raise FailureError(f"etcd does not list its members: {tail(listed)}")
-    gone = []
-    for member in json.loads(found)["members"]:
-        named = member.get("name")
-        hosts = {urllib.parse.urlsplit(url).hostname for url in member.get("peerURLs", ())}
-        by_address = request["for_another"] or not named
-        if named == request["name"] or (by_address and hosts & set(request["addresses"])):
-            gone.append(f"{member['ID']:x}")
+
+    def there() -> list[str]:
+        listed = host.run(*client, "member", "list", "--write-out=json")
+        # Warnings may stand around it.
+        found = next((line for line in listed.splitlines() if line.startswith("{")), "")
+        if not found:
+            raise FailureError(f"etcd does not list its members: {tail(listed)}")
+        numbers = []
+        for member in json.loads(found)["members"]:
+            named = member.get("name")
+            hosts = {urllib.parse.urlsplit(url).hostname for url in member.get("peerURLs", ())}
+            by_address = request["for_another"] or not named
+            if named == request["name"] or (by_address and hosts & set(request["addresses"])):
+                numbers.append(f"{member['ID']:x}")
+        return numbers
+
+    gone = there()
     for number in gone:
-        host.run(*client, "member", "remove", number)
+        done = host.try_run(*client, "member", "remove", number)
+        # It may have left although nothing said so in time.
+        if done.returncode and number in there():
+            raise FailureError(tail(done.stdout))
     return {"changed": bool(gone)}
 
 

@@ -31,6 +31,39 @@ def is_still(name: str, found: dict[str, Any]) -> bool:
     return found["name"] in ("", name)
 
 
+async def refuse_if_elsewhere(
+    api: ClusterApi, name: str, found: dict[str, Any], deadline: Deadline
+) -> None:
+    """Refuse that a node leaves which runs on another machine than the one at its address.
+
+    *found* is `access`'s answer of that one.
+
+    Raises:
+        ProviderError: the node is Ready, and stays so.
+    """
+    if not is_still(name, found) and not await _missed(api, name, deadline):
+        raise ProviderError(
+            message(
+                "the node runs on another machine than the one at its address",
+                name,
+                f"a node that is Ready, and a host that is {found['name']}",
+                "the node's own address",
+                "correct ansible_host in the inventory, run bedplate plan and pulumi up; then take "
+                "it out",
+            )
+        )
+
+
+async def _missed(api: ClusterApi, name: str, deadline: Deadline) -> bool:
+    """Say whether a node is not Ready, or there is none: the API needs a while to notice it."""
+    until = time.monotonic() + NOTICE_SECONDS
+    while not not_ready_reasons(await api.node(name), name):
+        if time.monotonic() > until or deadline.over():
+            return False
+        await pause()
+    return True
+
+
 async def make_room(
     api: ClusterApi,
     host: Machine,
@@ -49,20 +82,17 @@ async def make_room(
     """
     if found["member"] or (found["phase"], found["endpoint"]) == ("begun", endpoint):
         return
-    until = time.monotonic() + NOTICE_SECONDS
-    while not not_ready_reasons(await api.node(host.name), host.name):
-        if time.monotonic() > until or deadline.over():
-            raise ProviderError(
-                message(
-                    "another machine is in service under this name",
-                    host.name,
-                    "a node that is Ready, while this host is in no cluster",
-                    "a name that no node has, or one whose machine is gone",
-                    "switch off the other machine, or give this one another name, and run pulumi "
-                    "up again",
-                )
+    if not await _missed(api, host.name, deadline):
+        raise ProviderError(
+            message(
+                "another machine is in service under this name",
+                host.name,
+                "a node that is Ready, while this host is in no cluster",
+                "a name that no node has, or one whose machine is gone",
+                "switch off the other machine, or give this one another name, and run pulumi up "
+                "again",
             )
-        await pause()
+        )
     if control_plane:
         await api.leave_etcd(host, deadline, for_another=True)
     if await api.node(host.name) is not None:

@@ -23,6 +23,7 @@ COMMANDS = (
     "crictl",
     "systemctl",
     "journalctl",
+    "getent",
     "ip",
     *(f"{family}-{verb}" for family in ("iptables", "ip6tables") for verb in ("save", "restore")),
 )

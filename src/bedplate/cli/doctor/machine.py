@@ -150,7 +150,9 @@ def _collection(check: str) -> Finding:
     try:
         done = programs.run(words, SECONDS, check=False)
         found = {path: its[COLLECTION]["version"] for path, its in json.loads(done.text).items()}
-        path = _first([*found])
+        if (path := _first([*found])) is None:
+            got = f"which one Ansible takes of {', '.join(found)} is not known"
+            return Finding(check, "not checked", got, ANSIBLE)
         got = found[path]
     except programs.MissingError as error:
         return Finding(check, "not checked", f"{error.got} on PATH", ANSIBLE)
@@ -162,18 +164,22 @@ def _collection(check: str) -> Finding:
     return _same(check, got, path, ANSIBLE, fix)
 
 
-def _first(folders: list[str]) -> str:
+def _first(folders: list[str]) -> str | None:
     """Return which of several folders of collections Ansible takes one from.
 
     `ansible-galaxy collection list` sorts them by their path (ansible-core 2.21.5), and Ansible
     takes the first in the order of its setting; what is beside its own Python comes last.
+    None where the setting cannot be had.
     """
     if len(folders) == 1:
         return folders[0]
     words = ["ansible-config", "dump", "--format", "json"]
-    shown = json.loads(programs.run(words, SECONDS).text)
-    setting = next(one for one in shown if one.get("name") == "COLLECTIONS_PATHS")
-    order = [Path(path, "ansible_collections").resolve() for path in setting["value"]]
+    try:
+        shown = json.loads(programs.run(words, SECONDS).text)
+        setting = {one.get("name"): one.get("value") for one in shown}["COLLECTIONS_PATHS"]
+    except (programs.ProgramError, ValueError, LookupError, AttributeError, TypeError):
+        return None
+    order = [Path(path, "ansible_collections").resolve() for path in setting]
     places = {path: Path(path).resolve() for path in folders}
     return min(folders, key=lambda path: [*order, places[path]].index(places[path]))
 
