@@ -123,7 +123,7 @@ def begin(site: SiteCommands, host: str, mix: Mix, service: str = "") -> None:
         "ca": config["clusters"][0]["cluster"]["certificate-authority-data"],
         "cert": user["client-certificate-data"],
         "key": user["client-key-data"],
-        "api": mix.kubernetes["endpoint"],
+        "api": f"{mix.address}:6443",
         "service": service,
     }
     on_host(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
@@ -24,15 +25,16 @@ GPU = {"model": "t4-16gb", "count": 2}
 
 @dataclass(frozen=True)
 class Mix:
-    """A site's hosts by address, those with GPUs, and the groups that they are in.
+    """A site's hosts, those with GPUs, and the groups that they are in.
 
     Attributes:
         name: of the site, its stacks and its network.
         subnet: the network's, with its prefix length.
-        gateway: this machine's address on it.
-        hosts: addresses by name.
+        control_planes: the first ones; several have an address besides their own.
         gpus: hosts with GPUs: those of the pool `pool_gpu`.
-        groups: further groups with their hosts.
+        workers: hosts without GPUs.
+        bare: hosts in no group.
+        shared: whether a single control plane has an address besides its own too.
         kubernetes: settings of the cluster beside the demo's.
         gpu: model and count of each host with GPUs.
         pools: further pools, each with its hosts; they have the same GPUs.
@@ -41,21 +43,41 @@ class Mix:
 
     name: str
     subnet: str
-    gateway: str
-    hosts: Mapping[str, str]
+    control_planes: Sequence[str]
     gpus: Sequence[str]
-    groups: Mapping[str, Sequence[str]]
-    kubernetes: Mapping[str, Any]
+    workers: Sequence[str] = ()
+    bare: Sequence[str] = ()
+    shared: bool = False
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)
     gpu: Mapping[str, Any] = field(default_factory=lambda: GPU)
     pools: Mapping[str, Sequence[str]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def _at(self, number: int) -> str:
+        return str(ip_network(self.subnet)[number])
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """Addresses by name."""
+        named = [*self.control_planes, *self.bare, *self.gpus, *self.workers]
+        named += [name for names in self.pools.values() for name in names]
+        return {name: self._at(11 + n) for n, name in enumerate(dict.fromkeys(named))}
+
+    @property
+    def address(self) -> str:
+        """The cluster's."""
+        shared = self.shared or len(self.control_planes) > 1
+        return self._at(40) if shared else self.hosts[self.control_planes[0]]
 
     def write(self, folder: Path) -> SiteCommands:
         """Write inventory, settings and the description of the hardware; return its commands."""
         site = folder / self.name
         (site / "group_vars").mkdir(parents=True)
+        groups = {"control_plane": self.control_planes, "workers": self.workers}
         members = {
-            group: {"hosts": {name: {} for name in names}} for group, names in self.groups.items()
+            group: {"hosts": {name: {} for name in names}}
+            for group, names in groups.items()
+            if names
         }
         pools = {"pool_gpu": self.gpus, **self.pools}
         with_gpus = {name for names in pools.values() for name in names}
@@ -67,7 +89,10 @@ class Mix:
         _dump(site / "hosts.yml", {"all": inventory})
         settings = yaml.safe_load((DEMO / "all/bedplate.yml").read_text())
         settings |= yaml.safe_load((DEMO / "control_plane.yml").read_text())  # keys of the run
-        settings["bedplate_kubernetes"] |= self.kubernetes
+        endpoint = {"endpoint": f"{self.address}:6443"}
+        if self.address not in self.hosts.values():
+            endpoint["endpoint_by"] = "keepalived"
+        settings["bedplate_kubernetes"] |= endpoint | dict(self.kubernetes)
         settings["bedplate_sources"] |= {"mode": "upstream"}
         del settings["bedplate_sources"]["url"]
         # The demo's teams have parts of the demo's pools.
@@ -84,7 +109,7 @@ class Mix:
         description = folder / f"{self.name}.yml"
         network = {"name": f"bedplate-{self.name}", "subnet": self.subnet}
         _dump(description, {"network": network, "hosts": hardware})
-        internet = Service(network["name"], self.gateway)
+        internet = Service(network["name"], self._at(1))
         return SiteCommands(site, description, internet=internet)
 
 

@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-ADDRESS = "10.213.21.11"
 HOST = "one"
 CRI_O = Mix(
     "crio-mix",
     "10.213.21.0/25",
-    "10.213.21.1",
-    {HOST: ADDRESS},
     [HOST],
-    {"control_plane": [HOST]},
-    {"endpoint": f"{ADDRESS}:6443"},
+    [HOST],
     settings={"bedplate_container_runtime": {"name": "cri-o", "source": "archive"}},
 )
 

@@ -22,24 +22,19 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-NET = "10.213.20."
 #: `first` is the control plane, and its GPUs are the device plugin's; `second` has them by claim.
-ADDRESSES = {"first": f"{NET}11", "second": f"{NET}12"}
 CARDS = 4
 ADDONS = ("jobset", "kueue", "volcano")
 #: Of the team's quota, which is all that the device plugin has.
 TEAM = {"members": ["ada"], "gpus": {"pool_gpu": {"guaranteed": CARDS}}}
 PARTS = Mix(
     "parts",
-    f"{NET}0/25",
-    f"{NET}1",
-    ADDRESSES,
+    "10.213.20.0/25",
     ["first"],
-    {"control_plane": ["first"]},
-    {"endpoint": f"{ADDRESSES['first']}:6443"},
-    {"model": "t4-16gb", "count": CARDS},
-    {"pool_claims": ["second"]},
-    {
+    ["first"],
+    gpu={"model": "t4-16gb", "count": CARDS},
+    pools={"pool_claims": ["second"]},
+    settings={
         "bedplate_preset": {"name": "training"},
         "bedplate_schedulers": ["volcano-1.14.1"],
         "bedplate_teams": {"lab": TEAM},
@@ -214,11 +209,11 @@ def gone(site: SiteCommands, pods: Pods) -> None:
     """The stack goes, and with it no node and no pod of others."""
     pods.withdraw(gang("whole", CARDS))
     site.kubectl("delete", "jobsets,jobs", "--all", *LAB, "--timeout=120s")
-    before = {name: node(site, name)["metadata"]["uid"] for name in ADDRESSES}
+    before = {name: node(site, name)["metadata"]["uid"] for name in PARTS.hosts}
     started = {name: pods.get(name)["status"]["startTime"] for name in ("s2", "s8", "plain")}
     done = site.pulumi("schedulers", "destroy", "--yes", "--skip-preview")
     assert "lab" in unwrapped(site.kubectl("get", "namespaces", "-o", "name").stdout), done.stdout
-    assert {name: node(site, name)["metadata"]["uid"] for name in ADDRESSES} == before
+    assert {name: node(site, name)["metadata"]["uid"] for name in PARTS.hosts} == before
     for name, when in started.items():
         status = pods.get(name)["status"]
         assert (status["phase"], status["startTime"]) == ("Running", when)

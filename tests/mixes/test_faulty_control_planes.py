@@ -25,16 +25,7 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-NET = "10.213.31."
-FAULTY = replace(
-    MIX,
-    name="faulty-mix",
-    subnet=f"{NET}0/25",
-    gateway=f"{NET}1",
-    hosts={"cp1": f"{NET}11", "cp2": f"{NET}12", "cp3": f"{NET}13", "w1": f"{NET}14"},
-    kubernetes={"endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
-)
-ADDRESS = f"{NET}40"
+FAULTY = replace(MIX, name="faulty-mix", subnet="10.213.31.0/25")
 SECONDS = 300.0
 #: A disk of etcd's own: room for two segments of its log (64 MB each) and some of its data.
 DISK = "mkdir -p /var/lib/etcd && mount -t tmpfs -o size=220M,mode=0700 tmpfs /var/lib/etcd"
@@ -48,7 +39,11 @@ def holders(site: SiteCommands) -> list[str]:
 
     Over its container: there is no other way to one that is cut off.
     """
-    return [name for name in CONTROL_PLANES if f" {ADDRESS}/" in inside(site, name, "ip addr show")]
+    return [
+        name
+        for name in CONTROL_PLANES
+        if f" {FAULTY.address}/" in inside(site, name, "ip addr show")
+    ]
 
 
 def inside(site: SiteCommands, name: str, script: str) -> str:

@@ -23,16 +23,12 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-ADDRESS = "10.213.15.139"
 HOST = "one"
 CLAIMS = Mix(
     "claims-mix",
     "10.213.15.128/25",
-    "10.213.15.129",
-    {HOST: ADDRESS},
     [HOST],
-    {"control_plane": [HOST]},
-    {"endpoint": f"{ADDRESS}:6443"},
+    [HOST],
 )
 
 

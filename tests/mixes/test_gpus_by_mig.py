@@ -30,17 +30,13 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-ADDRESS = "10.213.16.139"
 HOST = "one"
 MIG = Mix(
     "mig-mix",
     "10.213.16.128/25",
-    "10.213.16.129",
-    {HOST: ADDRESS},
     [HOST],
-    {"control_plane": [HOST]},
-    {"endpoint": f"{ADDRESS}:6443"},
-    {"model": "a100-sxm4-80gb", "count": 2},
+    [HOST],
+    gpu={"model": "a100-sxm4-80gb", "count": 2},
 )
 #: Another layout of the first GPU.
 MIDDLE = "nvidia.com/mig-2g.20gb"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-ADDRESS = "10.213.16.11"
 HOST = "one"
 #: What a T4 takes of MPS clients. Two cards would have more shares than a kubelet has pods.
 MOST = 48
@@ -30,12 +29,9 @@ STARTED = 12
 MPS = Mix(
     "mps-mix",
     "10.213.16.0/25",
-    "10.213.16.1",
-    {HOST: ADDRESS},
     [HOST],
-    {"control_plane": [HOST]},
-    {"endpoint": f"{ADDRESS}:6443"},
-    {"model": "t4-16gb", "count": 1},
+    [HOST],
+    gpu={"model": "t4-16gb", "count": 1},
 )
 
 

@@ -24,27 +24,22 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-NET = "10.213.26."
 CONTROL_PLANES = ["cp1", "cp2", "cp3"]
 WORKERS = ["w1", "w2"]
 OLD, NEW = "1.35.6", "1.36.3"
 MIX = Mix(
     "newer-mix",
-    f"{NET}0/25",
-    f"{NET}1",
-    {name: f"{NET}{n}" for n, name in enumerate([*CONTROL_PLANES, *WORKERS], 11)},
+    "10.213.26.0/25",
+    CONTROL_PLANES,
     WORKERS,
-    {"control_plane": CONTROL_PLANES},
-    {"version": OLD, "endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
+    kubernetes={"version": OLD},
 )
 SMALL = Mix(
     "killed-mix",
     "10.213.27.0/25",
-    "10.213.27.1",
-    {"cp1": "10.213.27.11", "w1": "10.213.27.12"},
+    ["cp1"],
     ["w1"],
-    {"control_plane": ["cp1"]},
-    {"version": OLD, "endpoint": "10.213.27.11:6443"},
+    kubernetes={"version": OLD},
 )
 SECONDS = 240.0
 #: What the cluster is made with; only this test needs it.

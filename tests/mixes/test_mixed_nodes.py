@@ -28,18 +28,14 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-NET = "10.213.13."
-ADDRESS = f"{NET}140"
 #: keepalived misses a lost host after three seconds; etcd and the API servers have a word, too.
 SECONDS = 60.0
 MIX = Mix(
     "mix",
-    f"{NET}128/25",
-    f"{NET}129",
-    {"cp1": f"{NET}141", "cp2": f"{NET}142", "cp3": f"{NET}143", "w1": f"{NET}144"},
+    "10.213.13.128/25",
+    ["cp1", "cp2", "cp3"],
     ["cp2", "cp3"],
-    {"control_plane": ["cp1", "cp2", "cp3"], "workers": ["w1"]},
-    {"endpoint": f"{ADDRESS}:6443", "endpoint_by": "keepalived"},
+    ["w1"],
 )
 
 
@@ -51,7 +47,7 @@ def taints(site: SiteCommands, name: str) -> list[str]:
 def holders(site: SiteCommands, names: Iterable[str]) -> list[str]:
     """Name the hosts that have the cluster's address."""
     look = "ip -o addr"
-    return [name for name in names if f" {ADDRESS}/32 " in on_host(site, name, look)]
+    return [name for name in names if f" {MIX.address}/32 " in on_host(site, name, look)]
 
 
 @pytest.mark.prove

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-ADDRESS = "10.213.17.11"
 HOST = "one"
 CARDS, REPLICAS = 2, 4
 #: Of a GPU, in GiB: the daemon says whole ones so.
@@ -41,12 +40,9 @@ MEMORY = 80
 MODES = Mix(
     "mode-mix",
     "10.213.17.0/25",
-    "10.213.17.1",
-    {HOST: ADDRESS},
     [HOST],
-    {"control_plane": [HOST]},
-    {"endpoint": f"{ADDRESS}:6443"},
-    {"model": "a100-sxm4-80gb", "count": CARDS},
+    [HOST],
+    gpu={"model": "a100-sxm4-80gb", "count": CARDS},
 )
 MPS = {"mode": "mps", "replicas": REPLICAS}
 #: Once it has changed the host the GPUs are divided anew, and nothing of the new mode is there.

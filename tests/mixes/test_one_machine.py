@@ -15,15 +15,11 @@ from tests.site.hosts import on_host
 if TYPE_CHECKING:
     from pathlib import Path
 
-ADDRESS = "10.213.13.11"
 ONE = Mix(
     "one",
     "10.213.13.0/25",
-    "10.213.13.1",
-    {"one": ADDRESS},
     ["one"],
-    {"control_plane": ["one"]},
-    {"endpoint": f"{ADDRESS}:6443"},
+    ["one"],
 )
 
 

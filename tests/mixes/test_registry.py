@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from subprocess import CompletedProcess
 
-NET = "10.213.23."
-HOST, ADDRESS = "one", f"{NET}11"
+HOST, ADDRESS = "one", "10.213.23.11"
 COURSE, SMALL, SMALL_MIB = "intro", "small", 20
 CERTIFICATE = ".tls/hub.pem"
 #: Below the authority's folder: its certificate alone, as skopeo wants it.
@@ -49,13 +48,10 @@ def course(name: str, size: str, **more: Any) -> dict[str, Any]:
 COURSES = (course(COURSE, "2Gi"), course(SMALL, f"{SMALL_MIB}Mi"))
 SITE = Mix(
     "registry",
-    f"{NET}0/25",
-    f"{NET}1",
-    {HOST: ADDRESS},
+    "10.213.23.0/25",
     [HOST],
-    {"control_plane": [HOST]},
-    {"endpoint": f"{ADDRESS}:6443"},
-    {"model": "t4-16gb", "count": 1},
+    [HOST],
+    gpu={"model": "t4-16gb", "count": 1},
     settings={
         "bedplate_preset": "classroom",
         "bedplate_hpc_tools": False,

@@ -24,37 +24,26 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-NET = "10.213.28."
 CONTROL_PLANES = ["cp1", "cp2", "cp3"]
 MIX = Mix(
     "heirs-mix",
-    f"{NET}0/25",
-    f"{NET}1",
-    {"cp1": f"{NET}11", "cp2": f"{NET}12", "cp3": f"{NET}13", "w1": f"{NET}14"},
+    "10.213.28.0/25",
+    CONTROL_PLANES,
     ["w1"],
-    {"control_plane": CONTROL_PLANES},
-    {"endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
 )
-LATER = "10.213.29."
-#: All but the first are in no group at first.
 GROWS = Mix(
     "grows-mix",
-    f"{LATER}0/25",
-    f"{LATER}1",
-    {"cp1": f"{LATER}11", "cp2": f"{LATER}12", "cp3": f"{LATER}13", "w1": f"{LATER}14"},
+    "10.213.29.0/25",
+    ["cp1"],
     ["w1"],
-    {"control_plane": ["cp1"]},
-    {"endpoint": f"{LATER}40:6443", "endpoint_by": "keepalived"},
+    bare=["cp2", "cp3"],
+    shared=True,
 )
-FEW = "10.213.30."
 SMALL = Mix(
     "adopt-mix",
-    f"{FEW}0/25",
-    f"{FEW}1",
-    {"cp1": f"{FEW}11", "w1": f"{FEW}12"},
+    "10.213.30.0/25",
+    ["cp1"],
     ["w1"],
-    {"control_plane": ["cp1"]},
-    {"endpoint": f"{FEW}11:6443"},
 )
 SECONDS = 240.0
 #: An own answer of etcd, from one that is not the replaced one.

@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
     from tests.substrate.commands import SiteCommands
 
-NET = "10.213.14."
 CONTROL_PLANES = ["cp1", "cp2", "cp3"]
 MIX = Mix(
     "lost-mix",
-    f"{NET}0/25",
-    f"{NET}1",
-    {"cp1": f"{NET}11", "cp2": f"{NET}12", "cp3": f"{NET}13", "w1": f"{NET}14"},
+    "10.213.14.0/25",
+    CONTROL_PLANES,
     ["w1"],
-    {"control_plane": CONTROL_PLANES},
-    {"endpoint": f"{NET}40:6443", "endpoint_by": "keepalived"},
 )
 SECONDS = 180.0
 PAUSE = "registry.k8s.io/pause:3.10.2"
