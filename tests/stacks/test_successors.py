@@ -284,6 +284,17 @@ def test_the_address_of_all_nodes_does_not_leave(
     assert world.journal("kubeadm reset") == []
 
 
+def test_one_that_goes_to_come_again_takes_part_in_the_address(
+    planes: Engine, world: World, others: dict[str, Values]
+) -> None:
+    """As all do when a cluster is destroyed and made again."""
+    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    planes.delete("ControlPlane", others["cp3"])
+    verbs = [line.split()[2] for line in world.journal("keepalived.service")]
+    assert verbs == ["is-active", "disable", "enable"]
+    assert world.journal("kubeadm reset")
+
+
 def test_a_dead_one_that_is_forgotten_leaves_etcd(
     planes: Engine, world: World, others: dict[str, Values], site: Path
 ) -> None:
@@ -310,6 +321,7 @@ def test_the_first_by_name_leaves_as_any_other(
     (leaves,), (moves,) = world.journal("member remove"), world.journal("disable --now keepalived")
     assert moves.startswith("cp1: ")
     steps = [drain, moves, leaves, *world.journal("cp1: kubeadm reset")]
+    assert world.journal("enable --now keepalived") == []
     journal = world.journal()
     assert [*map(journal.index, steps)] == sorted(map(journal.index, steps))
     assert world.members == ["cp2", "cp3"]

@@ -305,7 +305,10 @@ def test_a_machine_in_service_under_another_name_is_left_alone(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "ran"),
     [
-        ("# Managed by Bedplate (role control_plane_endpoint).", ["systemctl disable"]),
+        (
+            "# Managed by Bedplate (role control_plane_endpoint).",
+            ["systemctl is-active", "systemctl disable"],
+        ),
         ("# of the site's own", []),
         (None, []),
     ],

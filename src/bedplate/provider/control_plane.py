@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.common import kubeconfig
 from bedplate.provider import cluster_api, kubeadm, node_marks
+from bedplate.provider.deadline import Deadline
 from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
 from bedplate.provider.model import ControlPlaneInputs, Inputs, Machine
@@ -17,10 +19,12 @@ from bedplate.provider.wire import Secret
 
 if TYPE_CHECKING:
     from bedplate.provider.cluster_api import ClusterApi
-    from bedplate.provider.deadline import Deadline
 
 # How long the API may be away while its address moves: keepalived misses a host after 3 s.
 SERVED_SECONDS = 60.0
+# What a drain leaves of the time to leave: for the address, etcd, the reset and the Node object.
+AFTER_DRAIN_SECONDS = 180.0
+BACK_SECONDS = 30.0
 
 
 class ControlPlane(Resource):
@@ -190,7 +194,7 @@ class ControlPlane(Resource):
                     await self._refuse_if_used(known, deadline)
             elif found["member"] and is_still(host.name, found):
                 await self._leave_in_order(api, known, {one.name for one in planes}, deadline)
-            else:
+            elif not self.context.force:
                 await refuse_if_elsewhere(api, host.name, found, deadline)
             request = {
                 "action": "reset",
@@ -199,16 +203,24 @@ class ControlPlane(Resource):
                 "cri_socket": known.cri_socket,
             }
             await self.context.hosts.ask(host, request, deadline)
+            if host.name in {one.name for one in planes}:
+                # It is to come again, and nothing else would start it.
+                await self._serves(host, deadline, on=True)
         except UnreachableError:
             if not self.context.force:
                 raise
         if not remains:
-            # By force the site may have the kubeconfig of its next cluster by now.
-            if site_endpoint in ("", known.endpoint):
-                kubeconfig.remove(self.context.site)
+            self._remove_kubeconfig(known, site_endpoint)
         elif await self._served(api, known, deadline):
             await api.leave_etcd(host, deadline)
             await api.forget(host.name, deadline)
+
+    def _remove_kubeconfig(self, known: ControlPlaneInputs, site_endpoint: str) -> None:
+        """Remove the kubeconfig of the cluster that has gone; by force the site may have a next."""
+        path = kubeconfig.path_in(self.context.site)
+        another = site_endpoint not in ("", known.endpoint) and path.exists()
+        if not (another and f"https://{site_endpoint}" in path.read_text()):
+            kubeconfig.remove(self.context.site)
 
     async def _refuse_its_own_endpoint(
         self, api: ClusterApi, known: ControlPlaneInputs, deadline: Deadline
@@ -227,7 +239,8 @@ class ControlPlane(Resource):
                     known.host.name,
                     known.endpoint,
                     "an endpoint that another control plane can have",
-                    "keep this control plane in the site: each node reaches the API there",
+                    "keep this control plane in the site: each node reaches the API there; or have "
+                    "the name lead to another one first, where it is a name",
                 )
             )
 
@@ -244,17 +257,33 @@ class ControlPlane(Resource):
             return  # without an API nothing can be drained
         await self._keep_a_quorum(api, host, planes, deadline)
         if await api.node(host.name) is not None:
-            await api.drain(host.name, deadline)
-        serve = {"action": "serve-endpoint", "on": False}
-        # Its API server does not answer without etcd: nobody is to wait for it.
-        await self.context.hosts.ask(host, serve, deadline)
+            left = max(deadline.left() - AFTER_DRAIN_SECONDS, 60.0)
+            await api.drain(host.name, Deadline(f"draining {host.name}", left))
+        moved = False
+        try:
+            # Its API server does not answer without etcd: nobody is to wait for it.
+            moved = await self._serves(host, deadline, on=False)
+            await self._served(api, known, deadline)
+            await self._leave_etcd(api, host, deadline)
+        except ProviderError:
+            if self.context.force:
+                return
+            if moved:
+                back = Deadline("returning the address", BACK_SECONDS)
+                with suppress(ProviderError):  # the user gets the reason why it does not leave
+                    await self._serves(host, back, on=True)
+            await api.uncordon(host.name)
+            raise
+
+    async def _serves(self, host: Machine, deadline: Deadline, *, on: bool) -> bool:
+        """Have a host take part in the cluster's address, or not; False where that is no change."""
+        request = {"action": "serve-endpoint", "on": on}
+        return bool((await self.context.hosts.ask(host, request, deadline))["changed"])
+
+    async def _leave_etcd(self, api: ClusterApi, host: Machine, deadline: Deadline) -> None:
         try:
             await api.leave_etcd(host, deadline)
         except ProviderError as error:
-            if self.context.force:
-                return
-            await api.uncordon(host.name)
-            await self.context.hosts.ask(host, serve | {"on": True}, deadline)
             raise ProviderError(
                 message(
                     "etcd does not let this control plane go",

@@ -380,7 +380,12 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             f"{request['endpoint']}: take it out there, or run `kubeadm reset` on it if it may go"
         )
     if not foreign:
-        refuse_another_name(host, request, seen)
+        way = (
+            "; or take it out under that, run pulumi up, and add it under the new one afterwards "
+            "(if the cluster has no such node any more, run `kubeadm reset --force` on this host "
+            "and pulumi up again)"
+        )
+        refuse_another_name(host, request, seen, way)
     adopted = seen["state"] == "member" and not foreign
     if not adopted:
         check_tools(host, request["version"])
@@ -393,15 +398,18 @@ def join(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     return {"adopted": adopted, **access(host, request)}
 
 
-def refuse_another_name(host: Host, request: dict[str, Any], seen: dict[str, Any]) -> None:
-    """Refuse to reset a node in service because the site has given its machine another name."""
+def refuse_another_name(
+    host: Host, request: dict[str, Any], seen: dict[str, Any], way: str = ""
+) -> None:
+    """Refuse to reset a node in service because the site has given its machine another name.
+
+    *way* is another one out of it than the old name.
+    """
     name = seen["mark"].get("name", request["name"])
     if leftovers(host) and seen["mark"].get("phase") == "done" and name != request["name"]:
         raise RefusalError(
             f"this host is in the cluster under the name {name}, requested "
-            f"{request['name']}: give it its old name in the inventory; or take it out under that, "
-            "run pulumi up, and add it under the new one afterwards (if the cluster has no such "
-            "node any more, run `kubeadm reset --force` on this host and pulumi up again)"
+            f"{request['name']}: give it its old name in the inventory{way}"
         )
 
 
@@ -428,8 +436,10 @@ def serve_endpoint(host: Host, request: dict[str, Any]) -> dict[str, Any]:
     config = host.path(KEEPALIVED)
     if not config.exists() or OURS not in config.read_text():
         return {"changed": False}
-    verb = "enable" if request["on"] else "disable"
-    host.run("systemctl", verb, "--now", "keepalived.service")
+    unit = "keepalived.service"
+    if not request["on"] and host.try_run("systemctl", "is-active", unit).returncode:
+        return {"changed": False}
+    host.run("systemctl", "enable" if request["on"] else "disable", "--now", unit)
     return {"changed": True}
 
 
