@@ -109,9 +109,6 @@ def test_one_of_three_is_cut_off_and_its_disk_is_full(
         wait_for("another holder", lambda: name not in holders(site), SECONDS)
         away["disk full"] = api_again(site)
         site.pulumi("cluster", "preview", "--expect-no-changes")
-        missed = site.playbook("playbooks/verify.yml", check=False)
-        assert missed.returncode != 0
-        assert f"etcd-{name}" in missed.stdout
         on_host(site, name, "rm /var/lib/etcd/fills")
         began = time.monotonic()
         wait_for("its etcd", lambda: on_host(site, name, RUNS).strip(), SECONDS)

@@ -286,7 +286,7 @@ class ControlPlane(Resource):
         except ProviderError as error:
             raise ProviderError(
                 message(
-                    "etcd does not let this control plane go",
+                    "etcd refuses to remove this control plane",
                     host.name,
                     str(error),
                     "a quorum of members that run without it",
