@@ -19,6 +19,7 @@ from bedplate.catalogue import load_catalogue
 from bedplate.lock import load_lock
 from tests.site import footprint
 from tests.substrate.commands import ROOT, STACKS, SiteCommands
+from tests.substrate.hosts import machine
 from tests.substrate.internet.service import Service
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def site(
     # What a run that was killed has left would belong to another site and passphrase.
     commands.substrate("down")
     forget_stacks()
+    machine.allow_watchers()  # else the first hosts of a fresh machine do, and it counts as left
     kept = footprint.settings()
     try:
         commands.substrate("up")
