@@ -10,6 +10,7 @@ from bedplate.components.cluster import artifact, flannel
 from bedplate.components.cluster.cluster import control_plane_args
 from bedplate.components.cluster.wished import cluster_args
 from bedplate.lock import load_lock
+from bedplate.portable import encryption_keys
 from bedplate.provider import kubeadm
 from bedplate.provider.model import ControlPlaneInputs, Machine
 from tests.site.hosts import on_host
@@ -35,6 +36,8 @@ def make_cluster(site: SiteCommands) -> float:
     name = str(first["name"])
     started = time.monotonic()
     write(site, name, "/root/init.yaml", kubeadm.init_config(inputs))
+    on_host(site, name, "mkdir -p /etc/kubernetes/pki")
+    write(site, name, encryption_keys.FILE, encryption_keys.for_a_new_cluster())
     on_host(site, name, f"kubeadm init --config /root/init.yaml {IGNORED}")
     write(site, name, "/root/flannel.yml", args["cni_manifest"])
     on_host(site, name, f"{KUBECTL} apply -f /root/flannel.yml")

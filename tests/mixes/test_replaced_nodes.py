@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from bedplate.portable import encryption_keys
 from tests.mixes.clients import begin, ended
 from tests.mixes.living import Mix, installed, living
 from tests.mixes.test_restore import PAUSE
@@ -176,6 +177,13 @@ def controls(site: SiteCommands, *names: str) -> None:
     site.resolve()
 
 
+def secrets_keys(site: SiteCommands) -> set[str]:
+    """Return the name of the key of Secrets; all control planes have the same one alone."""
+    shown = f"cat {encryption_keys.FILE}"
+    (text,) = {on_host(site, name, shown) for name in CONTROL_PLANES}
+    return {key.name.partition("-")[0] for key in encryption_keys.read(text)}
+
+
 @pytest.mark.prove
 def test_one_control_plane_becomes_three_and_then_another_one(
     tmp_path: Path, figures: dict[str, dict[str, float]]
@@ -200,6 +208,15 @@ def test_one_control_plane_becomes_three_and_then_another_one(
         grown = time.monotonic() - began
         assert voters(site, "cp1") == CONTROL_PLANES
         site.pulumi("cluster", "preview", "--expect-no-changes")
+        site.playbook("playbooks/verify.yml")
+
+        # Those that came have the key of Secrets, and another one comes while the client writes.
+        began = time.monotonic()
+        site.playbook("playbooks/encryption.yml", "-e", "encryption_rotate=true")
+        figures["another key for Secrets on three control planes, seconds"] = {
+            "as a play": time.monotonic() - began
+        }
+        assert secrets_keys(site) == {"key2"}
         site.playbook("playbooks/verify.yml")
 
         # The first by name goes too, and the cluster stays.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bedplate.portable import encryption_keys
 from tests.mixes.living import Mix, installed, living
 from tests.site.cluster import node_names, ready, unwrapped, wait_for
 from tests.site.hosts import on_host
@@ -147,6 +148,9 @@ def test_three_lost_control_planes_come_back_and_pods_run_on(
         assert phase(site, "after") == ""
         word = site.kubectl("get", "secret", "planted", "-o", "jsonpath={.data.word}").stdout
         assert base64.b64decode(word).decode() == SECRET
+        for name in CONTROL_PLANES:
+            key = on_host(site, name, f"sha256sum < {encryption_keys.FILE}")
+            assert key == on_host(site, "cp1", f"sha256sum < {encryption_keys.FILE}"), name
         # A new pod is scheduled and gets its GPU: controllers and kubelets hear of changes.
         runs(site, "new", gpu=True)
         wait_for("a new pod", lambda: phase(site, "new") == "Running", SECONDS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bedplate.lock import load_lock
+from bedplate.portable import encryption_keys
 from tests.site.cluster import unwrapped
 from tests.site.hosts import on_host
 from tests.substrate.tools.build import path, tools
@@ -86,4 +87,9 @@ def test_a_backup_opens_with_its_key_alone_and_can_be_restored(
         check=True,
         capture_output=True,
     )
-    assert WORD.encode() in (data / "member/snap/db").read_bytes()
+    # What etcd has is encrypted, and the backup has the key.
+    found = (data / "member/snap/db").read_bytes()
+    (known,) = encryption_keys.read((tmp_path / "content/pki" / encryption_keys.NAME).read_text())
+    assert b"/registry/secrets/default/planted" in found
+    assert f"{encryption_keys.MARK}{known.name}:".encode() in found
+    assert WORD.encode() not in found

@@ -8,6 +8,8 @@ import grpc
 import pytest
 
 from bedplate.lock.file import write_lock
+from bedplate.portable import encryption_keys
+from bedplate.provider import on_host
 from tests.stacks.conftest import machine
 from tests.stacks.locks import of_control_planes
 
@@ -130,3 +132,50 @@ def test_one_that_lost_its_disk_does_not_speak_for_the_cluster(
     planes.delete("Node", node)
     (drain,) = world.journal(" drain gpu-a ")
     assert drain.startswith("cp3: ")
+
+
+def test_all_have_the_key_that_secrets_are_encrypted_with_and_no_state_has_it(
+    planes: Engine, world: World, second: Values
+) -> None:
+    """kubeadm does not copy it; without it an API server could not read what the others wrote."""
+    (key,) = encryption_keys.read((world.root("cp1") / on_host.ENCRYPTION).read_text())
+    for name in ("cp2", "cp3"):
+        if name == "cp2":
+            planes.create("ControlPlane", {**second, "host": machine("cp2")}).result()
+        path = world.root(name) / on_host.ENCRYPTION
+        assert encryption_keys.read(path.read_text()) == [key]
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert key.secret not in repr(planes.read("ControlPlane", second))
+
+
+def test_one_joins_a_cluster_whose_secrets_are_not_encrypted(
+    planes: Engine, world: World, second: Values
+) -> None:
+    """An older Bedplate has made it, without the option."""
+    for name in ("cp1", "cp3"):
+        (world.root(name) / on_host.ENCRYPTION).unlink()
+    planes.create("ControlPlane", {**second, "host": machine("cp2")}).result()
+    assert not (world.root("cp2") / on_host.ENCRYPTION).exists()
+
+
+def test_none_joins_where_the_key_is_gone(planes: Engine, world: World, second: Values) -> None:
+    (world.root("cp1") / on_host.ENCRYPTION).unlink()
+    manifest = world.root("cp1") / on_host.API_SERVER
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(f"- --{encryption_keys.OPTION}={encryption_keys.FILE}\n")
+    with pytest.raises(grpc.RpcError, match="the key of Secrets is gone"):
+        planes.create("ControlPlane", {**second, "host": machine("cp2")}).result()
+    assert world.journal("kubeadm join cp2") == []
+    assert "cp2" not in world.api["nodes"]
+
+
+def test_a_key_that_was_replaced_meanwhile_is_named(
+    planes: Engine, world: World, second: Values
+) -> None:
+    planes.create("ControlPlane", {**second, "host": machine("cp2")}).result()
+    text = encryption_keys.written([encryption_keys.named(2, encryption_keys.fresh())])
+    (world.root("cp1") / on_host.ENCRYPTION).write_text(text)
+    with pytest.raises(
+        grpc.RpcError, match="was replaced while it came into the cluster: it has key1-"
+    ):
+        planes.create("ControlPlane", {**second, "host": machine("cp2")}).result()

@@ -52,6 +52,14 @@ def test_init_says_what_the_lock_says() -> None:
         "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"},
         "etcd": {"local": {"imageTag": "3.6.8-0", "dataDir": "/var/lib/etcd"}},
         "dns": {"imageTag": "v1.14.2"},
+        "apiServer": {
+            "extraArgs": [
+                {
+                    "name": "encryption-provider-config",
+                    "value": "/etc/kubernetes/pki/encryption.json",
+                }
+            ]
+        },
     }
     assert found["KubeletConfiguration"]["cgroupDriver"] == "systemd"
 

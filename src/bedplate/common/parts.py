@@ -51,7 +51,7 @@ class Part:
 PARTS = (
     Part(
         "",  # what no role brings: the host itself, its certificates, its GPUs
-        areas=("certificates", "compute", "gpu", "health", "isolation", "updates"),
+        areas=("certificates", "compute", "gpu", "health", "isolation", "secrets", "updates"),
         changes={
             "os": (DRAINED, REBOOTED),
             "kind": (DRAINED, REBOOTED),

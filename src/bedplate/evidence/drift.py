@@ -40,6 +40,7 @@ REMEDIES = {
     "site, rebooting hypervisors": _PLAY
     + "site --limit {hosts} -e gpu_passthrough_reboot_allowed=true",
     "certificates": _PLAY + "certificates --limit {hosts}",
+    "encryption": _PLAY + "encryption",
     "upgrade": _PLAY + "upgrade --limit {hosts}",
     "upgrade, rebooting": _PLAY + "upgrade --limit {hosts} -e upgrade_reboot_allowed=true",
     "slurm": _PLAY + "slurm --limit {hosts} -e slurm_change_nodes=true",
@@ -101,6 +102,8 @@ def _remedy(check: Check, *, joined: bool, slurm: bool) -> str:
         return ""
     if check.id.startswith("certificates."):
         return "certificates"
+    if check.id.startswith("secrets."):
+        return "encryption"
     # Workload goes first on a node, of either scheduler, one node after the other.
     drains = "slurm" if slurm else "upgrade" if joined else ""
     if drains and check.id in part.reboots_drained:

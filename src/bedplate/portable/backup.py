@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from typing import Any, Dict, Iterator, List, NamedTuple
 from urllib.parse import urlsplit
 
-from . import certificates, documents
+from . import certificates, documents, encryption_keys
 from .host import Host, Result, make_folders
 from .refusal import ImpossibleError, must
 
@@ -60,7 +60,12 @@ _DATA = re.compile(r"--data-dir=(\S+)")
 _LONG = 1800.0
 
 
-def _json(answer: Result) -> Any:
+def decoded(answer: Result) -> Any:
+    """The JSON of an answer of one of etcd's programs, or of the container runtime.
+
+    Raises:
+        ImpossibleError: it is none.
+    """
     try:
         return documents.parsed(answer.out)
     except ValueError as error:
@@ -106,7 +111,7 @@ def alone(host: Host) -> Iterator[None]:
 
 def _programs(host: Host, *wanted: str) -> str:
     """The folder of etcd's programs, in the root directory of the etcd that runs."""
-    listed = _json(must(host, ["crictl", "ps", "--name=^etcd$", "--state=Running", "-o=json"]))
+    listed = decoded(must(host, ["crictl", "ps", "--name=^etcd$", "--state=Running", "-o=json"]))
     found = [
         one["id"]
         for one in listed.get("containers") or []
@@ -116,7 +121,7 @@ def _programs(host: Host, *wanted: str) -> str:
         raise ImpossibleError(
             "no etcd that runs", "one", "See 'crictl ps --all --name etcd' there."
         )
-    pid = _json(must(host, ["crictl", "inspect", "-o=json", found[0]]))["info"]["pid"]
+    pid = decoded(must(host, ["crictl", "inspect", "-o=json", found[0]]))["info"]["pid"]
     programs = f"/proc/{pid}/root/usr/local/bin"
     lacking = [name for name in wanted if not host.exists(f"{programs}/{name}")]
     if lacking:
@@ -128,8 +133,13 @@ def _programs(host: Host, *wanted: str) -> str:
     return host.path(programs)
 
 
-def _client(host: Host, programs: str) -> List[str]:
-    """The command that asks this control plane's etcd."""
+def etcd_client(host: Host, programs: str = "") -> List[str]:
+    """The command that asks this control plane's etcd.
+
+    Raises:
+        ImpossibleError: no etcd runs, or its image has no client.
+    """
+    programs = programs or _programs(host, "etcdctl")
     pki = host.path(PKI)
     argv = [programs + "/etcdctl", "--endpoints=https://127.0.0.1:2379"]
     argv += [f"--cacert={pki}/etcd/ca.crt", f"--cert={pki}/etcd/healthcheck-client.crt"]
@@ -144,9 +154,7 @@ def snapshot(host: Host, path: str) -> None:
     """
     real = host.path(path)
     make_folders(os.path.dirname(real))
-    must(
-        host, [*_client(host, _programs(host, "etcdctl")), "snapshot", "save", real + ".new"], _LONG
-    )
+    must(host, [*etcd_client(host), "snapshot", "save", real + ".new"], _LONG)
     os.chmod(real + ".new", 0o600)
     os.replace(real + ".new", real)
 
@@ -167,7 +175,7 @@ def _restored(
 
 
 def _members(host: Host, client: List[str]) -> Dict[str, str]:
-    listed = _json(must(host, [*client, "member", "list", "-w=json"]))
+    listed = decoded(must(host, [*client, "member", "list", "-w=json"]))
     return {one["name"]: one["peerURLs"][0] for one in listed["members"] if one.get("name")}
 
 
@@ -181,7 +189,7 @@ def _kubeadm(host: Host) -> str:
     texts = []
     for name, key in (("kubeadm-config", "ClusterConfiguration"), ("kubelet-config", "kubelet")):
         found = _kubectl(host, "--namespace=kube-system", "get", "configmap", name, "-o=json")
-        texts.append(_json(found)["data"][key])
+        texts.append(decoded(found)["data"][key])
     return "---\n".join(text.rstrip("\n") + "\n" for text in texts)
 
 
@@ -197,7 +205,7 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
     """
     programs = _programs(host, "etcdctl", "etcdutl")
     pki = host.path(PKI)
-    client = _client(host, programs)
+    client = etcd_client(host, programs)
     lacking = [name for name in AUTHORITIES if not host.exists(f"{PKI}/{name}")]
     if lacking:
         raise ImpossibleError(
@@ -213,7 +221,7 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
         must(host, [*client, "snapshot", "save", snapshot], _LONG)
         _restored(host, program, snapshot, f"{folder}/tried", "tried", "https://127.0.0.1:2380")
         shutil.rmtree(f"{folder}/tried")
-        status = _json(must(host, [program, "snapshot", "status", snapshot, "-w=json"], _LONG))
+        status = decoded(must(host, [program, "snapshot", "status", snapshot, "-w=json"], _LONG))
         said = {
             "format": FORMAT,
             "made": now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -226,12 +234,18 @@ def save(host: Host, certificate: str, now: datetime) -> Dict[str, Any]:
         }
         host.write(f"{FOLDER}/backup.json", json.dumps(said, sort_keys=True) + "\n", mode=0o600)
         host.write(f"{FOLDER}/kubeadm.yaml", _kubeadm(host), mode=0o600)
-        for name in AUTHORITIES:
+        for name in _kept(pki):
             target = f"{folder}/pki/{name}"
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.copyfile(f"{pki}/{name}", target)
         _seal(host, folder, certificate)
     return said
+
+
+def _kept(pki: str) -> List[str]:
+    """What is kept of a folder of keys; that of Secrets is not everywhere."""
+    secrets_key = encryption_keys.NAME
+    return [*AUTHORITIES, *([secrets_key] if os.path.exists(f"{pki}/{secrets_key}") else [])]
 
 
 def _version(host: Host) -> str:
@@ -383,12 +397,12 @@ def _port(said: Dict[str, Any], name: str) -> int:
 
 def _laid(host: Host, folder: str, name: str, said: Dict[str, Any]) -> None:
     """Put authorities and etcd's data where kubeadm takes them from."""
-    for one in AUTHORITIES:
+    for one in _kept(f"{folder}/pki"):
         target = host.path(f"{PKI}/{one}")
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
         shutil.copyfile(f"{folder}/pki/{one}", target)
-        os.chmod(target, 0o600 if one.endswith(".key") else 0o644)
+        os.chmod(target, 0o600 if one.endswith((".key", ".json")) else 0o644)
     data = host.path(said["data_folder"])
     peer = said["members"][name]
     # By name, address and token members know each other: one of before that comes back must not.

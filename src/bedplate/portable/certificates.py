@@ -1,4 +1,7 @@
-"""Certificates that kubeadm manages on a control plane: when they end, and who runs with them."""
+"""Certificates that kubeadm manages on a control plane: when they end, and who runs with them.
+
+And what else its static pods read once, as they start.
+"""
 
 import json
 import os
@@ -7,6 +10,7 @@ import time
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, List, NamedTuple
 
+from . import encryption_keys
 from .host import Host
 
 #: So many days before the end it is said: longer than a team's holidays, and shorter than the tenth
@@ -22,6 +26,7 @@ READ: Dict[str, List[str]] = {
         "pki/apiserver-kubelet-client.crt",
         "pki/apiserver-etcd-client.crt",
         "pki/front-proxy-client.crt",
+        "pki/" + encryption_keys.NAME,
     ],
     "kube-controller-manager": ["controller-manager.conf"],
     "kube-scheduler": ["scheduler.conf"],
@@ -144,6 +149,12 @@ def _running(host: Host) -> Dict[str, _Container]:
         if one["labels"].get("io.kubernetes.pod.namespace") == "kube-system"
     ]
     return dict(sorted(found, key=lambda one: one[1].since))
+
+
+def since(host: Host, name: str) -> float:
+    """When a static pod's container was started, in seconds of the epoch; 0 where none runs."""
+    found = _running(host).get(name)
+    return found.since if found else 0.0
 
 
 def _written(host: Host, name: str) -> float:

@@ -99,7 +99,7 @@ def find(host: Host, wanted: Wanted) -> Found:
             )
     alone = Found(tags, "", {})
     try:
-        return Found(tags, _configuration(host), _addons(host) if _all_at(host, wanted) else {})
+        return Found(tags, configuration(host), _addons(host) if _all_at(host, wanted) else {})
     except (ImpossibleError, cluster_node.UnansweredError) as error:
         if not lacks(alone, wanted):
             return alone  # nothing to do here; that it does not answer is for others to say
@@ -191,8 +191,8 @@ def upgrade(host: Host, wanted: Wanted, found: Found) -> None:
         # One that joins meanwhile would get the new etcd with the old Kubernetes. Where the API has
         # gone silent, kubeadm's own reason is the one to report.
         with contextlib.suppress(ImpossibleError):
-            if first and _version(_configuration(host)) != wanted.version:
-                _write(host, found.configuration)
+            if first and _version(configuration(host)) != wanted.version:
+                configure(host, found.configuration)
         raise
     try:
         serves = await_answer(host, _SECONDS)
@@ -239,7 +239,12 @@ def _version(configuration: str) -> str:
     return found.group(1) if found else ""
 
 
-def _configuration(host: Host) -> str:
+def configuration(host: Host) -> str:
+    """The cluster's configuration as kubeadm keeps it, in YAML.
+
+    Raises:
+        ImpossibleError: the API did not answer.
+    """
     return _ask(host, "configmap/kubeadm-config", "{.data.ClusterConfiguration}")
 
 
@@ -254,10 +259,15 @@ def _retag(host: Host, wanted: Wanted, configuration: str) -> None:
         pattern = re.compile(_TAG.format(section), re.MULTILINE)
         text = pattern.sub(rf"\g<1>{tag}", text)
     if text != configuration:
-        _write(host, text)
+        configure(host, text)
 
 
-def _write(host: Host, configuration: str) -> None:
-    patch = json.dumps({"data": {"ClusterConfiguration": configuration}})
+def configure(host: Host, text: str) -> None:
+    """Have kubeadm keep another configuration of the cluster.
+
+    Raises:
+        ImpossibleError: the API did not take it.
+    """
+    patch = json.dumps({"data": {"ClusterConfiguration": text}})
     argv = ["patch", "configmap", "kubeadm-config", "--type=merge", f"--patch={patch}"]
     must(host, [*_kubectl(host), *argv])

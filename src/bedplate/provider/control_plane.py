@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.common import kubeconfig
-from bedplate.provider import cluster_api, kubeadm, node_marks
+from bedplate.portable import encryption_keys
+from bedplate.provider import cluster_api, kubeadm, node_marks, secrets_key
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
@@ -65,6 +66,7 @@ class ControlPlane(Resource):
             request |= {
                 "action": "init",
                 "config": kubeadm.init_config(wished),
+                "encryption": encryption_keys.for_a_new_cluster(),
                 "etcd_data_dir": wished.etcd_data_dir,
             }
         else:
@@ -76,12 +78,18 @@ class ControlPlane(Resource):
                 cri_socket=wished.cri_socket,
                 taint=wished.taint,
             )
-            authority = await through.authority(deadline)
-            request |= {"action": "join", "config": config, "authority": authority}
+            found = await through.access(deadline)
+            secrets_key.refuse_a_lost_one(wished.host.name, found)
+            known = {name: found[name] for name in ("authority", "encryption")}
+            request |= {"action": "join", "config": config, **known}
         answer = await self.context.hosts.ask(wished.host, request, deadline)
         kubeconfig.write(self.context.site, answer["kubeconfig"])
         outputs = self._outputs(values, answer)
         await self._until_it_answers(wished, outputs, deadline)
+        if through is not None:
+            late = secrets_key.of_another_time(answer, await through.access(deadline))
+            if late:
+                raise HalfMade(wished.host.name, outputs, late)
         # kubeadm has set it on a new node; one that was there already may have another.
         api = self.context.alone(wished.host)
         await api.taint(wished.host.name, wanted=wished.taint, deadline=deadline)

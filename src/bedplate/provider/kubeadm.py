@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from bedplate.portable import encryption_keys
 from bedplate.provider.errors import ProviderError, message
 from bedplate.provider.model import CRI_SOCKET
 
@@ -52,6 +53,9 @@ def init_config(inputs: ControlPlaneInputs) -> str:
             },
             "etcd": {"local": {"imageTag": inputs.etcd_image_tag, "dataDir": inputs.etcd_data_dir}},
             "dns": {"imageTag": inputs.dns_image_tag},
+            "apiServer": {
+                "extraArgs": [{"name": encryption_keys.OPTION, "value": encryption_keys.FILE}]
+            },
             **_controllers(inputs.controller_requests),
         },
         {

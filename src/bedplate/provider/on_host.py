@@ -41,6 +41,9 @@ NO_OF_THE_API = re.compile(
     r"|error: You must be logged in to the server \()",
     re.MULTILINE,
 )
+# What Secrets are encrypted with: kubeadm copies all other keys to a control plane that joins.
+ENCRYPTION = "etc/kubernetes/pki/encryption.json"
+API_SERVER = "etc/kubernetes/manifests/kube-apiserver.yaml"
 KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
 KEEPALIVED, OURS = "etc/keepalived/keepalived.conf", "# Managed by Bedplate"
 CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -282,9 +285,14 @@ def check_tools(host: Host, version: str) -> None:
 def kubeadm(host: Host, action: str, request: dict[str, Any]) -> None:
     """Run `kubeadm init` or `join` with the request's configuration, marked begun and done."""
     config = host.path("run/bedplate-kubeadm.yaml")
+    keys = host.path(ENCRYPTION)
     mark = {"name": request["name"], "action": action, "endpoint": request["endpoint"]}
     write_mark(host, {**mark, "phase": "begun"})
     config.touch(mode=0o600)
+    if request.get("encryption"):
+        keys.parent.mkdir(parents=True, exist_ok=True)
+        keys.touch(mode=0o600)
+        keys.write_text(request["encryption"])
     try:
         config.write_text(request["config"])
         host.run("systemctl", "enable", "kubelet")
@@ -355,11 +363,15 @@ def init(host: Host, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def access(host: Host, _request: dict[str, Any]) -> dict[str, Any]:
-    """Return the administrator's configuration, the CA's digest, and what was noted on joining."""
+    """Return the administrator's configuration, keys, the CA's digest, and the note of joining."""
     config, mark = host.path("etc/kubernetes/admin.conf"), read_mark(host)
+    keys = host.path(ENCRYPTION)
+    manifest = host.path(API_SERVER)
     return {
         "kubeconfig": config.read_text() if config.exists() else "",
         "authority": authority(host),
+        "encryption": keys.read_text() if keys.exists() else "",
+        "encrypts": manifest.exists() and f"=/{ENCRYPTION}" in manifest.read_text(),
         "phase": mark.get("phase", ""),
         "endpoint": mark.get("endpoint", ""),
         "name": mark.get("name", ""),

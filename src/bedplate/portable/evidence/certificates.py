@@ -42,7 +42,7 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
         fix = "See 'crictl ps' on the host."
         to.checks.append(failed("certificates.in_use", what, str(error), fix, []))
         return
-    reason = "started before their certificates were renewed"
+    reason = "started before their certificates, or the key of Secrets, were replaced"
     if certificates.cut_off(host):
         reason = "a run was cut off while it renewed them"
         old = old or ["all"]

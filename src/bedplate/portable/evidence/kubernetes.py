@@ -1,7 +1,7 @@
-"""Evidence of kubelet, and of the certificates of a control plane."""
+"""Evidence of kubelet, and of a control plane's certificates and keys."""
 
 from ..host import Host
-from . import certificates
+from . import certificates, encryption
 from .area import Collected, Wishes, version_check
 
 
@@ -11,3 +11,4 @@ def collect(host: Host, wish: Wishes, to: Collected) -> None:
     what = "kubelet at the lock's version"
     version_check(host, to, "kubelet.version", what, wish.kubelet_version, argv)
     certificates.collect(host, wish, to)
+    encryption.collect(host, to)
