@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from bedplate.common import kubeconfig
 from bedplate.lock.file import write_lock
+from tests.schedulers.api import eventually
 from tests.stacks.conftest import machine, start
 from tests.stacks.locks import of_control_planes
 
@@ -196,6 +198,40 @@ def test_none_leaves_that_etcd_cannot_spare(
     world.write_api({**world.api, "silent": []})
     planes.delete("ControlPlane", others["cp3"])
     assert world.members == ["cp1", "cp2"]
+
+
+def test_one_that_may_have_left_etcd_does_not_serve_again(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    """A run was cut off after etcd had removed it: pods on it would be lost with it."""
+    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
+    left = [one for one in world.api["members"] if one["name"] != "cp3"]
+    world.write_api({**world.api, "members": left, "hiccup": True})
+    with pytest.raises(grpc.RpcError, match=r"whether etcd has removed.*deadline exceeded"):
+        planes.delete("ControlPlane", others["cp3"])
+    assert world.journal(" drain cp3 ")
+    assert world.journal(" uncordon cp3") == world.journal("kubeadm reset") == []
+    assert world.journal("keepalived")[-1] == "cp3: systemctl disable --now keepalived.service"
+    world.write_api({**world.api, "hiccup": False})
+    planes.delete("ControlPlane", others["cp3"])
+    assert world.journal("cp3: kubeadm reset")
+
+
+def test_one_stays_in_service_whose_drain_is_cancelled(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
+    world.write_api({**world.api, "drain_seconds": 600})
+    with ThreadPoolExecutor() as beside:
+        call = beside.submit(planes.delete, "ControlPlane", others["cp3"])
+        eventually(lambda: world.journal(" drain cp3 "))
+        planes.cancel()
+        with pytest.raises(grpc.RpcError) as caught:
+            call.result(timeout=60)
+    assert caught.value.code() == grpc.StatusCode.CANCELLED
+    assert world.journal()[-1].endswith("uncordon cp3")
+    assert "cp3" in world.members
 
 
 def test_one_leaves_by_force_where_no_api_is_left(

@@ -12,6 +12,7 @@ from bedplate.portable import dra
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.errors import (
     CommandFailedError,
+    EtcdRefusesError,
     ProviderError,
     UnreachableError,
     message,
@@ -231,7 +232,7 @@ class ClusterApi:
     async def drain(self, name: str, deadline: Deadline) -> None:
         """Cordon a node and evict its pods, those with GPUs and without a controller included.
 
-        A node that cannot be drained takes pods again: the failure is told.
+        A node that cannot be drained, or whose drain is cancelled, takes pods again.
         """
         async with self._draining:
             seconds = max(1, int(deadline.left() - 5))
@@ -245,7 +246,7 @@ class ClusterApi:
                     f"--timeout={seconds}s",
                     deadline=deadline,
                 )
-            except ProviderError:
+            except (ProviderError, asyncio.CancelledError):
                 await self.uncordon(name)
                 raise
 
@@ -287,7 +288,8 @@ class ClusterApi:
         *for_another*: so that another machine can come under its name, or at its address.
 
         Raises:
-            ProviderError: etcd refuses, since a quorum of those that run would not be left.
+            EtcdRefusesError: a quorum of those that run would not be left; nothing has changed.
+            ProviderError: etcd did not answer. It may have removed it.
         """
         request = {
             "action": "leave-etcd",
@@ -295,7 +297,10 @@ class ClusterApi:
             "for_another": for_another,
             "addresses": [gone.node_ip or gone.address, *([] if for_another else [gone.address])],
         }
-        await self._on_a_member(lambda host: self._hosts.ask(host, request, deadline))
+        answer = await self._on_a_member(lambda host: self._hosts.ask(host, request, deadline))
+        if answer["refused"]:
+            refused = printable(answer["refused"])
+            raise EtcdRefusesError(f"etcd does not remove {gone.name}: {refused}")
 
     async def addresses(self, name: str, deadline: Deadline) -> set[str]:
         """Return the addresses that a control plane resolves a name to; none where it has none."""

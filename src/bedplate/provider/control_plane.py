@@ -12,7 +12,13 @@ from bedplate.portable import encryption_keys
 from bedplate.provider import cluster_api, kubeadm, node_marks, secrets_key
 from bedplate.provider.deadline import Deadline
 from bedplate.provider.deletion_guard import refuse_if_used
-from bedplate.provider.errors import HalfMade, ProviderError, UnreachableError, message
+from bedplate.provider.errors import (
+    EtcdRefusesError,
+    HalfMade,
+    ProviderError,
+    UnreachableError,
+    message,
+)
 from bedplate.provider.model import ControlPlaneInputs, Inputs, Machine
 from bedplate.provider.resource import Resource, control_planes, pause
 from bedplate.provider.succession import is_still, make_room, refuse_if_elsewhere
@@ -267,21 +273,28 @@ class ControlPlane(Resource):
         if await api.node(host.name) is not None:
             left = max(deadline.left() - AFTER_DRAIN_SECONDS, 60.0)
             await api.drain(host.name, Deadline(f"draining {host.name}", left))
-        moved = False
+        moved = asked = False
         try:
             # Its API server does not answer without etcd: nobody is to wait for it.
             moved = await self._serves(host, deadline, on=False)
             await self._served(api, known, deadline)
+            asked = True
             await self._leave_etcd(api, host, deadline)
-        except ProviderError:
-            if self.context.force:
+        except (ProviderError, asyncio.CancelledError) as error:
+            if self.context.force and isinstance(error, ProviderError):
                 return
-            if moved:
-                back = Deadline("returning the address", BACK_SECONDS)
-                with suppress(ProviderError):  # the user gets the reason why it does not leave
-                    await self._serves(host, back, on=True)
-            await api.uncordon(host.name)
+            # It may be no member any more, with an API server that never answers again.
+            if not asked or isinstance(error, EtcdRefusesError):
+                await self._stays(api, host, moved=moved)
             raise
+
+    async def _stays(self, api: ClusterApi, host: Machine, *, moved: bool) -> None:
+        """Return to service what does not leave after all."""
+        if moved:
+            back = Deadline("returning the address", BACK_SECONDS)
+            with suppress(ProviderError):  # the user gets the reason why it does not leave
+                await self._serves(host, back, on=True)
+        await api.uncordon(host.name)
 
     async def _serves(self, host: Machine, deadline: Deadline, *, on: bool) -> bool:
         """Have a host take part in the cluster's address, or not; False where that is no change."""
@@ -289,17 +302,29 @@ class ControlPlane(Resource):
         return bool((await self.context.hosts.ask(host, request, deadline))["changed"])
 
     async def _leave_etcd(self, api: ClusterApi, host: Machine, deadline: Deadline) -> None:
+        look = "see `crictl ps --all --name etcd` on the others"
         try:
             await api.leave_etcd(host, deadline)
-        except ProviderError as error:
-            raise ProviderError(
+        except EtcdRefusesError as error:
+            raise EtcdRefusesError(
                 message(
                     "etcd refuses to remove this control plane",
                     host.name,
                     str(error),
                     "a quorum of members that run without it",
-                    "see `crictl ps --all --name etcd` on the others, start what is down, and run "
-                    "pulumi up again; until then it stays in service",
+                    f"{look}, start what is down, and run pulumi up again; until then it stays in "
+                    "service",
+                )
+            ) from error
+        except ProviderError as error:
+            raise ProviderError(
+                message(
+                    "whether etcd has removed this control plane is not known",
+                    host.name,
+                    str(error),
+                    "an answer of etcd on another control plane",
+                    f"{look}, and run pulumi up again; until then it is drained and takes no part "
+                    "in the cluster's address",
                 )
             ) from error
 

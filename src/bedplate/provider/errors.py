@@ -32,6 +32,10 @@ class CommandFailedError(ProviderError):
         self.output = output
 
 
+class EtcdRefusesError(ProviderError):
+    """A member that etcd does not let go: it is one still, and serves."""
+
+
 class HalfMade(Exception):  # noqa: N818 - a state, not an error of its own
     """A resource that exists and is not what was wished: it stays in state with its reasons."""
 

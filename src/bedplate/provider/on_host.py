@@ -495,8 +495,8 @@ def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
         done = host.try_run(*client, "member", "remove", number)
         # It may have left although nothing said so in time.
         if done.returncode and number in there():
-            raise FailureError(tail(done.stdout))
-    return {"changed": bool(gone)}
+            return {"changed": False, "refused": tail(done.stdout)}
+    return {"changed": bool(gone), "refused": ""}
 
 
 def clean(host: Host, request: dict[str, Any]) -> None:

@@ -184,7 +184,9 @@ def kubectl() -> None:
         api["nodes"].pop(rest[1], None)
         api["gone"] = [one for one in api.get("gone", []) if one != rest[1]]
         world.write_api(api)
-    elif verb not in {"drain", "uncordon"}:
+    elif verb == "drain":
+        time.sleep(api.get("drain_seconds", 0))
+    elif verb != "uncordon":
         fail(f"no such kubectl command: {arguments}", 64)
 
 
@@ -200,6 +202,8 @@ def resource_slice(found: str) -> dict[str, object]:
 
 def etcdctl() -> None:
     api = world.api
+    if api.get("hiccup"):
+        fail("context deadline exceeded")
     if "list" in arguments:
         print(json.dumps({"members": api.get("members", [])}))
     else:
