@@ -53,6 +53,14 @@ def test_the_component_makes_the_documents_of_the_configured_engine() -> None:
     assert container["image"] == args["python"]
 
 
+def test_a_team_that_can_have_none_is_refused_without_a_traceback() -> None:
+    settings.set_all_config(ASKED)
+    args = remote_args(lock_of({"pool_a": [{}]}, {"v" * 60: {"gpus": {"pool_a": (1, 0)}}}))
+    assert args is not None
+    with pytest.raises(StackError, match=r"too long.*67 characters in remote-vvv"):
+        run(lambda: {"made": RemoteGpus("remote", args).urn})
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

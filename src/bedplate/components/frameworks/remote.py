@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 import pulumi
 
+from bedplate.common.errors import BedplateError
 from bedplate.components.cluster.manifest import token
 from bedplate.components.config import StackError
 from bedplate.components.frameworks import remote_install as install
@@ -42,20 +43,27 @@ class RemoteGpusArgs(TypedDict):
 
 
 class RemoteGpus(pulumi.ComponentResource):  # type: ignore[misc]
-    """The kind RemoteClaim and its controller; a claim is a share on a GPU node, for a time."""
+    """The kind RemoteClaim and its controller; a claim is a share on a GPU node, for a time.
+
+    Raises:
+        StackError: a team's name or namespace is none that remote GPUs can have.
+    """
 
     def __init__(
         self, name: str, args: RemoteGpusArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("bedplate:frameworks:RemoteGpus", name, None, opts)
-        settings = install.settings(
-            args["teams"],
-            args["resources"],
-            args["engine"],
-            args["python"],
-            command=tuple(args.get("command", ())),
-            engine_port=args.get("engine_port", Settings.engine_port),
-        )
+        try:
+            settings = install.settings(
+                args["teams"],
+                args["resources"],
+                args["engine"],
+                args["python"],
+                command=tuple(args.get("command", ())),
+                engine_port=args.get("engine_port", Settings.engine_port),
+            )
+        except BedplateError as error:
+            raise StackError(str(error)) from error
         before: list[pulumi.Resource] = []
         for found in install.objects(args["teams"], settings):
             meta = found["metadata"]
