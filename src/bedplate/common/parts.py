@@ -50,14 +50,17 @@ class Part:
 #: In the order in which site.yml brings them; reset.yml takes them away in the reverse one.
 PARTS = (
     Part(
-        "",  # what no role brings: the host itself, its certificates, its GPUs
-        areas=("certificates", "compute", "gpu", "health", "isolation", "secrets", "updates"),
+        "",  # what no role brings: the host itself, its certificates and etcd, its GPUs
+        areas=(
+            *("certificates", "compute", "etcd", "gpu"),
+            *("health", "isolation", "secrets", "updates"),
+        ),
         changes={
             "os": (DRAINED, REBOOTED),
             "kind": (DRAINED, REBOOTED),
             "accelerator": (DRAINED, REBOOTED),
         },
-        by_hand=("certificates.authorities", "gpu", "health", "updates"),
+        by_hand=("certificates.authorities", "etcd", "gpu", "health", "updates"),
     ),
     Part("host_proxy", "bedplate_proxy", waits=True),
     Part("package_mirror", "bedplate_sources"),
