@@ -200,22 +200,43 @@ def test_none_leaves_that_etcd_cannot_spare(
     assert world.members == ["cp1", "cp2"]
 
 
+@pytest.mark.parametrize(("hiccup", "still"), [("list", 2), ("remove", 3)])
 def test_one_that_may_have_left_etcd_does_not_serve_again(
-    planes: Engine, world: World, others: dict[str, Values], site: Path
+    planes: Engine,
+    world: World,
+    others: dict[str, Values],
+    site: Path,
+    hiccup: str,
+    still: int,
 ) -> None:
-    """A run was cut off after etcd had removed it: pods on it would be lost with it."""
+    """etcd has removed it, or does so yet: pods on it would be lost with it."""
     has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
     write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
-    left = [one for one in world.api["members"] if one["name"] != "cp3"]
-    world.write_api({**world.api, "members": left, "hiccup": True})
+    world.write_api({**world.api, "members": world.api["members"][:still], "hiccup": hiccup})
     with pytest.raises(grpc.RpcError, match=r"whether etcd has removed.*deadline exceeded"):
         planes.delete("ControlPlane", others["cp3"])
     assert world.journal(" drain cp3 ")
     assert world.journal(" uncordon cp3") == world.journal("kubeadm reset") == []
     assert world.journal("keepalived")[-1] == "cp3: systemctl disable --now keepalived.service"
-    world.write_api({**world.api, "hiccup": False})
+    world.write_api({**world.api, "hiccup": ""})
     planes.delete("ControlPlane", others["cp3"])
     assert world.journal("cp3: kubeadm reset")
+
+
+def test_one_stays_in_service_that_is_cancelled_as_it_gives_the_address_away(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    world.set("cp3", keepalived_seconds=2)
+    write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
+    with ThreadPoolExecutor() as beside:
+        call = beside.submit(planes.delete, "ControlPlane", others["cp3"])
+        eventually(lambda: world.journal("disable --now keepalived"))
+        planes.cancel()
+        with pytest.raises(grpc.RpcError):
+            call.result(timeout=60)
+    assert world.journal("keepalived")[-1] == "cp3: systemctl enable --now keepalived.service"
+    assert world.journal()[-1].endswith("uncordon cp3")
 
 
 def test_one_stays_in_service_whose_drain_is_cancelled(

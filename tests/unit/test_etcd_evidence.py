@@ -28,13 +28,20 @@ class ControlPlane:
         self.host = Host(str(root), self.run)
         self.status: dict[str, Any] = {"dbSize": 20480, "dbSizeQuota": 2 * GIB}
         self.members = [_member("cp1"), _member("cp2"), _member("cp3")]
-        self.servers = ["cp2", "cp3", "cp1"]
+        self.planes = ["cp2", "cp3", "cp1"]
         self.silent = ""
-        programs = root / "proc/7/root/usr/local/bin"
-        programs.mkdir(parents=True)
-        (programs / "etcdctl").touch()
-        (root / "var/lib/etcd").mkdir(parents=True)
-        self.host.write(backup.MANIFEST, "    - --data-dir=/var/lib/etcd\n")
+        self.client = root / "proc/7/root/usr/local/bin/etcdctl"
+        self.client.parent.mkdir(parents=True)
+        self.client.touch()
+        self.database = root / "var/lib/etcd/member/snap/db"
+        self.database.parent.mkdir(parents=True)
+        self.database.write_bytes(b"x" * 20480)
+        self.flags()
+
+    def flags(self, *more: str) -> None:
+        """Have etcd started with these as well."""
+        flags = ["--data-dir=/var/lib/etcd", *more]
+        self.host.write(backup.MANIFEST, "".join(f"    - {flag}\n" for flag in flags))
 
     def run(self, argv: Sequence[str], *_: Any) -> Result:
         """Answer."""
@@ -42,9 +49,7 @@ class ControlPlane:
         if self.silent and self.silent in words:
             return Result(1, "", "context deadline exceeded")
         if argv[0] == "kubectl":
-            spec = {"containers": [{"image": "kube-apiserver:v1.36.3"}]}
-            items = [{"spec": {"nodeName": one, **spec}} for one in self.servers]
-            return Result(0, json.dumps({"items": items}), "")
+            return Result(0, "".join(f"node/{one}\n" for one in self.planes), "")
         if "inspect" in argv:
             return Result(0, json.dumps({"info": {"pid": 7}}), "")
         if argv[0] == "crictl":
@@ -59,6 +64,7 @@ class ControlPlane:
         to = Collected([], {}, {})
         etcd.collect(self.host, to)
         self.made = [one["id"] for one in to.checks]
+        self.skipped = [one["id"] for one in to.checks if one["result"] == "skipped"]
         return {one["id"]: one for one in to.checks if one["result"] != "pass"}
 
 
@@ -91,19 +97,65 @@ def test_an_alarm_and_a_database_near_its_limit(one: ControlPlane) -> None:
     assert (room["found"], room["wished"]) == ("1740.8 MiB", "80% of 2048.0 MiB")
     one.status = {"dbSize": int(1.5 * GIB), "dbSizeQuota": 2 * GIB, "errors": ["no leader"]}
     assert "crictl" in one.judged()["etcd.healthy"]["fix"]
-    # One that does not say its limit has none that could be judged.
-    one.status = {"dbSize": 4 * GIB}
-    assert "etcd.room" not in one.judged()
 
 
-def test_members_that_are_no_control_planes(one: ControlPlane) -> None:
-    one.members = [_member("cp1"), _member("cp9"), _member(), _member("cp2", isLearner=True)]
+@pytest.mark.parametrize(
+    ("said", "flag", "size", "result"),
+    [
+        # 3.5 does not say its limit; 3.6.4 and 3.6.5 say 0 where none is set.
+        ({}, "", 4 * GIB, "80% of 2048.0 MiB"),
+        ({"dbSizeQuota": 0}, "", 4 * GIB, "80% of 2048.0 MiB"),
+        ({}, "--quota-backend-bytes=8589934592", 4 * GIB, "pass"),
+        ({}, "--quota-backend-bytes=4294967296", 4 * GIB, "80% of 4096.0 MiB"),
+        ({"dbSizeQuota": -1}, "--quota-backend-bytes=-1", 4 * GIB, "skipped"),
+        ({}, "--quota-backend-bytes=-1", 4 * GIB, "skipped"),
+    ],
+)
+def test_the_limit_where_etcd_does_not_say_it(
+    one: ControlPlane, said: dict[str, int], flag: str, size: int, result: str
+) -> None:
+    one.flags(*[flag] if flag else [])
+    one.status = {"dbSize": size, **said}
+    room = one.judged().get("etcd.room", {"result": "pass"})
+    assert (room["wished"] if room["result"] == "fail" else room["result"]) == result
+
+
+@pytest.mark.parametrize(
+    ("members", "shown", "reason"),
+    [
+        (
+            [_member("cp1"), _member("cp9"), _member(), _member("cp2", isLearner=True)],
+            ["192.0.2.14 (never started)", "cp1", "cp2 (no vote)", "cp9"],
+            "no control plane: cp9, 192.0.2.14 (never started); no member: cp3",
+        ),
+        ([_member("cp1"), _member("cp3")], ["cp1", "cp3"], "no member: cp2"),
+        (
+            [_member("cp1"), _member("cp2"), _member("cp3", isLearner=True)],
+            ["cp1", "cp2", "cp3 (no vote)"],
+            "",
+        ),
+    ],
+)
+def test_members_and_control_planes(
+    one: ControlPlane, members: list[Any], shown: list[str], reason: str
+) -> None:
+    one.members = members
     found = one.judged()["etcd.members"]
-    assert found["wished"] == ["cp1", "cp2", "cp3"]
-    assert found["found"] == ["192.0.2.14 (never started)", "cp1", "cp2 (no vote)", "cp9"]
+    assert (found["wished"], found["found"]) == (["cp1", "cp2", "cp3"], shown)
+    assert found["reason"] == reason
 
 
-def test_a_disk_without_room(one: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_planes_that_the_cluster_does_not_name(one: ControlPlane) -> None:
+    one.planes = []
+    one.judged()
+    assert one.skipped == ["etcd.members"]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_disk_without_room(
+    one: ControlPlane, monkeypatch: pytest.MonkeyPatch, *, runs: bool
+) -> None:
+    """It is what ends etcd: it is seen without one that answers."""
     real = os.statvfs(one.host.path("/"))
 
     def small(path: str) -> os.statvfs_result:
@@ -113,23 +165,50 @@ def test_a_disk_without_room(one: ControlPlane, monkeypatch: pytest.MonkeyPatch)
         return os.statvfs_result(values)
 
     monkeypatch.setattr(etcd.os, "statvfs", small)
+    one.silent = "" if runs else "crictl ps"
     disk_ = one.judged()["etcd.disk"]
-    assert (disk_["found"], disk_["wished"]) == ("40 MiB free at /var/lib/etcd", "128 MiB")
+    assert (disk_["found"], disk_["wished"]) == ("40 MiB free at /var/lib/etcd", "122 MiB")
+
+
+def test_data_that_are_not_there(one: ControlPlane) -> None:
+    one.database.unlink()
+    assert one.judged() == {}  # etcd says how large it is
+    one.silent = "status"
+    assert "No such file" in one.judged()["etcd.disk"]["reason"]
+
+
+def test_an_image_without_a_client(one: ControlPlane) -> None:
+    one.client.unlink()
+    one.judged()
+    assert one.skipped == ["etcd.healthy"]
+    assert one.made == ["etcd.healthy", "etcd.disk"]
+
+
+@pytest.mark.parametrize("status", [None, [], {"dbSize": "many"}, {"errors": "x"}])
+def test_an_answer_unlike_etcds(one: ControlPlane, status: Any) -> None:
+    one.status = status
+    assert "not its status" in one.judged()["etcd.healthy"]["reason"]
+    assert one.made == ["etcd.healthy", "etcd.disk"]
+    one.status, one.members = {"dbSize": 1}, [status]
+    assert "not a list of members" in one.judged()["etcd.members"]["reason"]
+    assert one.made == ["etcd.healthy", "etcd.members", "etcd.room", "etcd.disk"]
 
 
 @pytest.mark.parametrize(
-    ("silent", "id_", "reason", "others"),
+    ("silent", "id_", "reason", "made"),
     [
-        ("status", "etcd.healthy", "etcdctl endpoint status: context deadline", False),
-        ("crictl ps", "etcd.healthy", "crictl ps: context deadline", False),
-        ("kubectl", "etcd.members", "the API: context deadline", True),
+        ("status", "etcd.healthy", "etcdctl endpoint status: context deadline", 2),
+        ("crictl ps", "etcd.healthy", "crictl ps: context deadline", 2),
+        # Without a quorum, or on one that has no vote yet, etcd does not list them.
+        ("list", "etcd.members", "etcdctl member list: context deadline", 4),
+        ("kubectl", "etcd.members", "the API: context deadline", 4),
     ],
 )
 def test_one_that_does_not_answer_fails(
-    one: ControlPlane, silent: str, id_: str, reason: str, *, others: bool
+    one: ControlPlane, silent: str, id_: str, reason: str, made: int
 ) -> None:
     one.silent = silent
     failed = one.judged()
     assert list(failed) == [id_]
     assert reason in failed[id_]["reason"]
-    assert ("etcd.disk" in one.made) == others
+    assert len(one.made) == made

@@ -324,7 +324,9 @@ def test_only_our_keepalived_is_stopped(text: str | None, ran: list[str], tmp_pa
 
 
 class Etcd(Host):
-    """A host with an etcd, which has members."""
+    """A host with an etcd, which has members; it may not remove one, with a reason."""
+
+    refuses: tuple[str, str] | None = None
 
     def try_run(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Answer as crictl does, with a warning on standard error."""
@@ -335,6 +337,8 @@ class Etcd(Host):
             text = f"W1201 a warning\n{json.dumps({'members': MEMBERS})}\n"
             return subprocess.CompletedProcess(argv, 0, text)
         self.ran.append(" ".join(argv[-3:]))
+        if self.refuses and argv[-1].endswith(self.refuses[0]):
+            return subprocess.CompletedProcess(argv, 1, f"Error: {self.refuses[1]}")
         return subprocess.CompletedProcess(argv, 0, "Member removed")
 
 
@@ -358,6 +362,22 @@ def test_a_member_is_known_by_its_name_or_before_it_has_one_by_its_address(
     assert [line for line in host.ran if "remove" in line] == [
         f"member remove {number}" for number in removed
     ]
+
+
+def test_only_etcds_own_refusal_says_that_all_members_are_there(tmp_path: Path) -> None:
+    host = Etcd(tmp_path, "ok")
+    wanted = {"name": "cp3", "addresses": ["192.0.2.14"], "for_another": True}
+    unhealthy = "etcdserver: unhealthy cluster"
+    host.refuses = ("b", unhealthy)
+    answer = on_host.leave_etcd(host, wanted)
+    assert answer == {"changed": False, "refused": f"Error: {unhealthy}"}
+    host.refuses = ("b", "context deadline exceeded")
+    with pytest.raises(on_host.FailureError, match="has not removed a member so far: Error: cont"):
+        on_host.leave_etcd(host, wanted)
+    # The first has left by then.
+    host.refuses = ("c", unhealthy)
+    with pytest.raises(on_host.FailureError, match="unhealthy cluster"):
+        on_host.leave_etcd(host, wanted)
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

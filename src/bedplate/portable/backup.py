@@ -74,6 +74,10 @@ def decoded(answer: Result) -> Any:
         ) from None
 
 
+class NoClientError(ImpossibleError):
+    """The image that etcd runs from lacks a program that is needed."""
+
+
 @contextlib.contextmanager
 def _folder(host: Host) -> Iterator[str]:
     """An empty folder for root alone, which is gone afterwards: keys lie in it."""
@@ -125,7 +129,7 @@ def _programs(host: Host, *wanted: str) -> str:
     programs = f"/proc/{pid}/root/usr/local/bin"
     lacking = [name for name in wanted if not host.exists(f"{programs}/{name}")]
     if lacking:
-        raise ImpossibleError(
+        raise NoClientError(
             f"an image of etcd without {' and '.join(lacking)}",
             "etcd's own image, of 3.6 or newer, which has both in /usr/local/bin",
             "Plan a Kubernetes whose etcd is that new, or save etcd by programs of your own.",
@@ -137,7 +141,8 @@ def etcd_client(host: Host, programs: str = "") -> List[str]:
     """The command that asks this control plane's etcd.
 
     Raises:
-        ImpossibleError: no etcd runs, or its image has no client.
+        ImpossibleError: no etcd runs.
+        NoClientError: its image has no client.
     """
     programs = programs or _programs(host, "etcdctl")
     pki = host.path(PKI)

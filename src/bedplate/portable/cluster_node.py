@@ -78,6 +78,18 @@ def close(host: Host, name: str, node: Node, reason: str) -> None:
         _must(kubectl(host, ["cordon", name]))
 
 
+def control_planes(host: Host) -> List[str]:
+    """The names of the Nodes with the label of control planes.
+
+    Raises:
+        UnansweredError: the API could not be asked.
+    """
+    argv = ["get", "nodes", "--selector=node-role.kubernetes.io/control-plane", "--output=name"]
+    answer = kubectl(host, argv)
+    _must(answer)
+    return [line.partition("/")[2] for line in answer.out.split()]
+
+
 def api_servers(host: Host) -> Dict[str, str]:
     """The version of each API server that kubeadm runs, by node; empty where others run it.
 

@@ -247,7 +247,8 @@ class ClusterApi:
                     deadline=deadline,
                 )
             except (ProviderError, asyncio.CancelledError):
-                await self.uncordon(name)
+                # Cancelled once more, it is carried out all the same.
+                await asyncio.shield(self.uncordon(name))
                 raise
 
     async def uncordon(self, name: str) -> None:

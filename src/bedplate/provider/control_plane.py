@@ -273,7 +273,7 @@ class ControlPlane(Resource):
         if await api.node(host.name) is not None:
             left = max(deadline.left() - AFTER_DRAIN_SECONDS, 60.0)
             await api.drain(host.name, Deadline(f"draining {host.name}", left))
-        moved = asked = False
+        moved, asked = True, False  # a question that is cut off may have moved it
         try:
             # Its API server does not answer without etcd: nobody is to wait for it.
             moved = await self._serves(host, deadline, on=False)
@@ -285,7 +285,8 @@ class ControlPlane(Resource):
                 return
             # It may be no member any more, with an API server that never answers again.
             if not asked or isinstance(error, EtcdRefusesError):
-                await self._stays(api, host, moved=moved)
+                # Cancelled once more, it is carried out all the same.
+                await asyncio.shield(self._stays(api, host, moved=moved))
             raise
 
     async def _stays(self, api: ClusterApi, host: Machine, *, moved: bool) -> None:
@@ -324,7 +325,7 @@ class ControlPlane(Resource):
                     str(error),
                     "an answer of etcd on another control plane",
                     f"{look}, and run pulumi up again; until then it is drained and takes no part "
-                    "in the cluster's address",
+                    "in the cluster's address. To keep it, see the page on removing a node",
                 )
             ) from error
 

@@ -31,7 +31,7 @@ ANSWERS: dict[str, dict[str, type]] = {
     "join": {**_MEMBERSHIP, "adopted": bool},
     "reset": {"changed": bool},
     "serve-endpoint": {"changed": bool},
-    "leave-etcd": {"changed": bool},
+    "leave-etcd": {"changed": bool, "refused": str},
     "container-log": {"found": bool, "log": str, "state": str, "attempts": int},
 }
 

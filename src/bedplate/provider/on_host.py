@@ -45,6 +45,9 @@ NO_OF_THE_API = re.compile(
 ENCRYPTION = "etc/kubernetes/pki/encryption.json"
 API_SERVER = "etc/kubernetes/manifests/kube-apiserver.yaml"
 KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt")
+# What etcd says that refuses to remove a member, before it asks the others for it (etcd 3.6.8,
+# `EtcdServer.mayRemoveMember`, read 2026-12-01). All else may have reached them.
+REFUSALS = ("unhealthy cluster", "not enough started members")
 KEEPALIVED, OURS = "etc/keepalived/keepalived.conf", "# Managed by Bedplate"
 CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # How long a kubelet that kubeadm had already started gets to end its join by itself.
@@ -495,7 +498,11 @@ def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
         done = host.try_run(*client, "member", "remove", number)
         # It may have left although nothing said so in time.
         if done.returncode and number in there():
-            return {"changed": False, "refused": tail(done.stdout)}
+            told = tail(done.stdout)
+            if number != gone[0] or not any(refusal in told for refusal in REFUSALS):
+                # What was asked may be carried out yet, or a part of it has been.
+                raise FailureError(f"etcd has not removed a member so far: {told}")
+            return {"changed": False, "refused": told}
     return {"changed": bool(gone), "refused": ""}
 
 

@@ -202,7 +202,7 @@ def resource_slice(found: str) -> dict[str, object]:
 
 def etcdctl() -> None:
     api = world.api
-    if api.get("hiccup"):
+    if api.get("hiccup") in arguments:
         fail("context deadline exceeded")
     if "list" in arguments:
         print(json.dumps({"members": api.get("members", [])}))
@@ -245,6 +245,8 @@ world.note(host, " ".join([name, *arguments]))
 PLAYED = {"kubeadm": kubeadm, "kubectl": kubectl, "crictl": crictl, "getent": getent}
 if name in PLAYED:
     PLAYED[name]()
+elif name == "systemctl":
+    time.sleep(settings.get("keepalived_seconds", 0) if "disable" in arguments else 0)
 elif name == "journalctl":
     print(settings.get("driver_log", ""))
 elif name.endswith("-save"):
