@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Values = dict[str, Any]
 PLANES = ("cp1", "cp2", "cp3")
+OURS = "# Managed by Bedplate (role control_plane_endpoint)."
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_none_leaves_that_etcd_cannot_spare(
     Nothing is gone then: the node takes pods again.
     """
     world.write_api({**world.api, "silent": ["cp2"]})
-    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    has_keepalived(world, "cp3", OURS)
     write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
     with pytest.raises(grpc.RpcError, match=r"etcd refuses to remove.*unhealthy"):
         planes.delete("ControlPlane", others["cp3"])
@@ -210,7 +212,7 @@ def test_one_that_may_have_left_etcd_does_not_serve_again(
     still: int,
 ) -> None:
     """etcd has removed it, or does so yet: pods on it would be lost with it."""
-    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    has_keepalived(world, "cp3", OURS)
     write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
     world.write_api({**world.api, "members": world.api["members"][:still], "hiccup": hiccup})
     with pytest.raises(grpc.RpcError, match=r"whether etcd has removed.*deadline exceeded"):
@@ -223,20 +225,49 @@ def test_one_that_may_have_left_etcd_does_not_serve_again(
     assert world.journal("cp3: kubeadm reset")
 
 
+@pytest.mark.parametrize("again", ["cancel", "end"])
 def test_one_stays_in_service_that_is_cancelled_as_it_gives_the_address_away(
-    planes: Engine, world: World, others: dict[str, Values], site: Path
+    planes: Engine, world: World, others: dict[str, Values], site: Path, again: str
 ) -> None:
-    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    """A second cancellation, or the engine's end, waits until both are returned."""
+    has_keepalived(world, "cp3", OURS)
     world.set("cp3", keepalived_seconds=2)
     write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
     with ThreadPoolExecutor() as beside:
         call = beside.submit(planes.delete, "ControlPlane", others["cp3"])
         eventually(lambda: world.journal("disable --now keepalived"))
         planes.cancel()
+        eventually(lambda: world.journal("enable --now keepalived"))
+        if again == "cancel":
+            planes.cancel()
+        else:
+            planes.process.send_signal(signal.SIGINT)
+            planes.process.wait(timeout=60)
         with pytest.raises(grpc.RpcError):
             call.result(timeout=60)
     assert world.journal("keepalived")[-1] == "cp3: systemctl enable --now keepalived.service"
     assert world.journal()[-1].endswith("uncordon cp3")
+
+
+def test_an_address_that_was_given_away_earlier_is_returned(
+    planes: Engine, world: World, others: dict[str, Values], site: Path
+) -> None:
+    """The first run did not know whether etcd had removed it; to the second etcd says no."""
+    has_keepalived(world, "cp3", OURS)
+    write_lock(site, of_control_planes(PLANES[:2], others["cp3"]["endpoint"]))
+    world.write_api({**world.api, "hiccup": "remove"})
+    with pytest.raises(grpc.RpcError, match="whether etcd has removed"):
+        planes.delete("ControlPlane", others["cp3"])
+    world.write_api({**world.api, "hiccup": "", "silent": ["cp2"]})
+    with pytest.raises(grpc.RpcError, match="etcd refuses to remove"):
+        planes.delete("ControlPlane", others["cp3"])
+    assert world.journal("keepalived")[-1] == "cp3: systemctl enable --now keepalived.service"
+    # One that was stopped by hand may be no peer of the others any more.
+    world.set("cp3", keepalived=False)
+    with pytest.raises(grpc.RpcError, match="etcd refuses to remove"):
+        planes.delete("ControlPlane", others["cp3"])
+    assert world.journal("keepalived")[-1] == "cp3: systemctl is-active keepalived.service"
+    assert len(world.journal(" uncordon cp3")) == 2
 
 
 def test_one_stays_in_service_whose_drain_is_cancelled(
@@ -345,7 +376,7 @@ def test_one_that_goes_to_come_again_takes_part_in_the_address(
     planes: Engine, world: World, others: dict[str, Values]
 ) -> None:
     """As all do when a cluster is destroyed and made again."""
-    has_keepalived(world, "cp3", "# Managed by Bedplate (role control_plane_endpoint).")
+    has_keepalived(world, "cp3", OURS)
     planes.delete("ControlPlane", others["cp3"])
     verbs = [line.split()[2] for line in world.journal("keepalived.service")]
     assert verbs == ["is-active", "disable", "enable"]
@@ -368,7 +399,7 @@ def test_the_first_by_name_leaves_as_any_other(
 ) -> None:
     """Its cluster stays where another one is in it, with its workers and all that uses it."""
     planes.create("Node", node).result()
-    has_keepalived(world, "cp1", "# Managed by Bedplate (role control_plane_endpoint).")
+    has_keepalived(world, "cp1", OURS)
     # The address is on it, and moves as it leaves.
     world.write_api({**world.api, "upper": ["namespace/courses"], "moves": 3})
     write_lock(site, of_control_planes(PLANES[1:], control_plane["endpoint"]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bedplate.common.harmless import printable
 from bedplate.portable import dra
-from bedplate.provider.deadline import Deadline
+from bedplate.provider.deadline import Deadline, to_the_end
 from bedplate.provider.errors import (
     CommandFailedError,
     EtcdRefusesError,
@@ -123,10 +123,7 @@ class ClusterApi:
                 done = found["phase"] == "done" and found["endpoint"] == endpoint
                 if done and found["kubeconfig"]:
                     self._control_plane = other
-                    if self._tell is not None:
-                        await self._tell(
-                            f"{host.name} {why}; {other.name} is asked in its place{more}"
-                        )
+                    await self.warn(f"{host.name} {why}; {other.name} is asked in its place{more}")
                     return True
             return False
 
@@ -247,8 +244,7 @@ class ClusterApi:
                     deadline=deadline,
                 )
             except (ProviderError, asyncio.CancelledError):
-                # Cancelled once more, it is carried out all the same.
-                await asyncio.shield(self.uncordon(name))
+                await to_the_end(self.uncordon(name))
                 raise
 
     async def uncordon(self, name: str) -> None:
@@ -260,8 +256,12 @@ class ClusterApi:
         try:
             await self.kubectl("uncordon", name, deadline=back)
         except ProviderError:
-            if self._tell is not None:
-                await self._tell(f"{name} takes no new pods: run kubectl uncordon {name}")
+            await self.warn(f"{name} takes no new pods: run kubectl uncordon {name}")
+
+    async def warn(self, text: str) -> None:
+        """Show the user a warning."""
+        if self._tell is not None:
+            await self._tell(text)
 
     async def taint(self, name: str, *, wanted: bool, deadline: Deadline) -> None:
         """Set or remove the taint that keeps pods away from a control plane; others stay."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bedplate.common import kubeconfig
 from bedplate.portable import encryption_keys
 from bedplate.provider import cluster_api, kubeadm, node_marks, secrets_key
-from bedplate.provider.deadline import Deadline
+from bedplate.provider.deadline import Deadline, to_the_end
 from bedplate.provider.deletion_guard import refuse_if_used
 from bedplate.provider.errors import (
     EtcdRefusesError,
@@ -273,10 +272,10 @@ class ControlPlane(Resource):
         if await api.node(host.name) is not None:
             left = max(deadline.left() - AFTER_DRAIN_SECONDS, 60.0)
             await api.drain(host.name, Deadline(f"draining {host.name}", left))
-        moved, asked = True, False  # a question that is cut off may have moved it
+        asked = False
         try:
             # Its API server does not answer without etcd: nobody is to wait for it.
-            moved = await self._serves(host, deadline, on=False)
+            await self._serves(host, deadline, on=False)
             await self._served(api, known, deadline)
             asked = True
             await self._leave_etcd(api, host, deadline)
@@ -285,22 +284,25 @@ class ControlPlane(Resource):
                 return
             # It may be no member any more, with an API server that never answers again.
             if not asked or isinstance(error, EtcdRefusesError):
-                # Cancelled once more, it is carried out all the same.
-                await asyncio.shield(self._stays(api, host, moved=moved))
+                await to_the_end(self._stays(api, host))
             raise
 
-    async def _stays(self, api: ClusterApi, host: Machine, *, moved: bool) -> None:
+    async def _stays(self, api: ClusterApi, host: Machine) -> None:
         """Return to service what does not leave after all."""
-        if moved:
-            back = Deadline("returning the address", BACK_SECONDS)
-            with suppress(ProviderError):  # the user gets the reason why it does not leave
-                await self._serves(host, back, on=True)
+        back = Deadline("returning the address", BACK_SECONDS)
+        try:
+            await self._serves(host, back, on=True)
+        except ProviderError as error:
+            # The run ends with the reason why it does not leave.
+            await api.warn(
+                f"whether {host.name} takes part in the cluster's address is not known ({error}): "
+                "run ansible-playbook bedplate.gpu.site for the control planes"
+            )
         await api.uncordon(host.name)
 
-    async def _serves(self, host: Machine, deadline: Deadline, *, on: bool) -> bool:
-        """Have a host take part in the cluster's address, or not; False where that is no change."""
-        request = {"action": "serve-endpoint", "on": on}
-        return bool((await self.context.hosts.ask(host, request, deadline))["changed"])
+    async def _serves(self, host: Machine, deadline: Deadline, *, on: bool) -> None:
+        """Have a host take part in the cluster's address, or no more."""
+        await self.context.hosts.ask(host, {"action": "serve-endpoint", "on": on}, deadline)
 
     async def _leave_etcd(self, api: ClusterApi, host: Machine, deadline: Deadline) -> None:
         look = "see `crictl ps --all --name etcd` on the others"

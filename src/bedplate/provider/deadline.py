@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 
 @dataclass(frozen=True)
@@ -21,3 +27,13 @@ class Deadline:
     def over(self) -> bool:
         """Say whether the time is up."""
         return time.monotonic() >= self.started + self.seconds
+
+
+async def to_the_end(work: Coroutine[None, None, None]) -> None:
+    """Carry out what nobody would do later; who is cancelled meanwhile raises when it is done."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        # It ends with what has brought it here: a cancellation, or a reason of its own.
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    task.result()

@@ -48,6 +48,8 @@ KUBE_FILES = ("admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.cr
 # What etcd says that refuses to remove a member, before it asks the others for it (etcd 3.6.8,
 # `EtcdServer.mayRemoveMember`, read 2026-12-01). All else may have reached them.
 REFUSALS = ("unhealthy cluster", "not enough started members")
+# Says that keepalived was stopped here so that the cluster's address leaves this host.
+GIVEN = "var/lib/bedplate/endpoint-given-away"
 KEEPALIVED, OURS = "etc/keepalived/keepalived.conf", "# Managed by Bedplate"
 CONTROL_PLANE_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 # How long a kubelet that kubeadm had already started gets to end its join by itself.
@@ -444,17 +446,27 @@ def reset(host: Host, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve_endpoint(host: Host, request: dict[str, Any]) -> dict[str, Any]:
-    """Have this host take part in the cluster's virtual address, or not; `on` says which.
+    """Have this host take part in the cluster's virtual address no more; or again, by `on`.
 
-    Without it the address moves at once. A keepalived of the site's own is left alone.
+    Without it the address moves at once. A keepalived of the site's own is left alone, and one that
+    somebody else has stopped is not started: the others may not know it as a peer any more.
     """
-    config = host.path(KEEPALIVED)
+    config, given = host.path(KEEPALIVED), host.path(GIVEN)
     if not config.exists() or OURS not in config.read_text():
         return {"changed": False}
     unit = "keepalived.service"
-    if not request["on"] and host.try_run("systemctl", "is-active", unit).returncode:
+    if request["on"]:
+        if not given.exists():
+            return {"changed": False}
+        host.run("systemctl", "enable", "--now", unit)
+        given.unlink()
+        return {"changed": True}
+    if host.try_run("systemctl", "is-active", unit).returncode:
         return {"changed": False}
-    host.run("systemctl", "enable" if request["on"] else "disable", "--now", unit)
+    # First the note: who is cut off between the two has it started again where it runs already.
+    given.parent.mkdir(parents=True, exist_ok=True)
+    given.touch()
+    host.run("systemctl", "disable", "--now", unit)
     return {"changed": True}
 
 
@@ -501,7 +513,8 @@ def leave_etcd(host: Host, request: dict[str, Any]) -> dict[str, Any]:
             told = tail(done.stdout)
             if number != gone[0] or not any(refusal in told for refusal in REFUSALS):
                 # What was asked may be carried out yet, or a part of it has been.
-                raise FailureError(f"etcd has not removed a member so far: {told}")
+                left = f"{gone.index(number)} of {len(gone)} members"
+                raise FailureError(f"etcd has removed {left} so far: {told}")
             return {"changed": False, "refused": told}
     return {"changed": bool(gone), "refused": ""}
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 RESOURCES: tuple[type[Resource], ...] = (ControlPlane, Node, GpuReady, DeletionGuard)
 READ_SECONDS = 120.0
+# How long what was cancelled may take to return a host to service: its address, and its node.
+END_SECONDS = 60.0
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
@@ -217,7 +219,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             task.cancel()
 
     async def close(self) -> None:
-        """Close the connections to the hosts."""
+        """Close the connections to the hosts, once all that runs has ended.
+
+        What is cancelled may still return a host to service.
+        """
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=END_SECONDS)
         if self._transport is not None:
             await self._transport.close()
 

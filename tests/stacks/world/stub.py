@@ -245,8 +245,11 @@ world.note(host, " ".join([name, *arguments]))
 PLAYED = {"kubeadm": kubeadm, "kubectl": kubectl, "crictl": crictl, "getent": getent}
 if name in PLAYED:
     PLAYED[name]()
-elif name == "systemctl":
-    time.sleep(settings.get("keepalived_seconds", 0) if "disable" in arguments else 0)
+elif name == "systemctl" and "keepalived.service" in arguments:
+    if arguments[0] == "is-active":
+        sys.exit(0 if settings.get("keepalived", True) else 3)
+    time.sleep(settings.get("keepalived_seconds", 0))
+    world.set(host, keepalived=arguments[0] == "enable")
 elif name == "journalctl":
     print(settings.get("driver_log", ""))
 elif name.endswith("-save"):
