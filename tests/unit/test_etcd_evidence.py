@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GIB = 1 << 30
+WIDE = "--quota-backend-bytes=8589934592"
+VARIABLE = "name: ETCD_QUOTA_BACKEND_BYTES\n      value: '8589934592'"
 ALARM = "memberID:3319814642761637952 alarm:NOSPACE "
 
 
@@ -29,6 +31,8 @@ class ControlPlane:
         self.status: dict[str, Any] = {"dbSize": 20480, "dbSizeQuota": 2 * GIB}
         self.members = [_member("cp1"), _member("cp2"), _member("cp3")]
         self.planes = ["cp2", "cp3", "cp1"]
+        self.nodes: list[str] = []
+        self.crictl: dict[str, Any] = {}
         self.silent = ""
         self.client = root / "proc/7/root/usr/local/bin/etcdctl"
         self.client.parent.mkdir(parents=True)
@@ -49,12 +53,17 @@ class ControlPlane:
         if self.silent and self.silent in words:
             return Result(1, "", "context deadline exceeded")
         if argv[0] == "kubectl":
+            if "node" in argv:
+                there = {"metadata": {}, "spec": {}, "status": {}}
+                return Result(0, json.dumps(there) if set(argv) & set(self.nodes) else "", "")
             return Result(0, "".join(f"node/{one}\n" for one in self.planes), "")
-        if "inspect" in argv:
-            return Result(0, json.dumps({"info": {"pid": 7}}), "")
         if argv[0] == "crictl":
             labels = {"io.kubernetes.pod.namespace": "kube-system"}
-            return Result(0, json.dumps({"containers": [{"id": "e7cd", "labels": labels}]}), "")
+            answers = {
+                "inspect": {"info": {"pid": 7}},
+                "ps": {"containers": [{"id": "e7cd", "labels": labels}]},
+            }
+            return Result(0, json.dumps((answers | self.crictl)[argv[1]]), "")
         if "status" in argv:
             return Result(0, json.dumps([{"Endpoint": "x", "Status": self.status}]), "")
         return Result(0, json.dumps({"members": self.members}), "")
@@ -105,8 +114,13 @@ def test_an_alarm_and_a_database_near_its_limit(one: ControlPlane) -> None:
         # 3.5 does not say its limit; 3.6.4 and 3.6.5 say 0 where none is set.
         ({}, "", 4 * GIB, "80% of 2048.0 MiB"),
         ({"dbSizeQuota": 0}, "", 4 * GIB, "80% of 2048.0 MiB"),
-        ({}, "--quota-backend-bytes=8589934592", 4 * GIB, "pass"),
+        ({}, WIDE, 4 * GIB, "pass"),
         ({}, "--quota-backend-bytes=4294967296", 4 * GIB, "80% of 4096.0 MiB"),
+        ({}, '"--quota-backend-bytes=0x200000000"', 4 * GIB, "pass"),
+        ({}, f"--quota-backend-bytes=1\n    - {WIDE}", 4 * GIB, "pass"),
+        ({}, f"# {WIDE}", 4 * GIB, "80% of 2048.0 MiB"),
+        ({}, VARIABLE, 4 * GIB, "pass"),
+        ({}, f"{WIDE}\n{VARIABLE.replace('8', '1')}", 4 * GIB, "pass"),
         ({"dbSizeQuota": -1}, "--quota-backend-bytes=-1", 4 * GIB, "skipped"),
         ({}, "--quota-backend-bytes=-1", 4 * GIB, "skipped"),
     ],
@@ -126,9 +140,14 @@ def test_the_limit_where_etcd_does_not_say_it(
         (
             [_member("cp1"), _member("cp9"), _member(), _member("cp2", isLearner=True)],
             ["192.0.2.14 (never started)", "cp1", "cp2 (no vote)", "cp9"],
-            "no control plane: cp9, 192.0.2.14 (never started); no member: cp3",
+            "no such Node: cp9, 192.0.2.14 (never started); no member: cp3",
         ),
         ([_member("cp1"), _member("cp3")], ["cp1", "cp3"], "no member: cp2"),
+        (
+            [*map(_member, ["cp1", "cp2", "cp3", "cp3", "cp8"])],
+            ["cp1", "cp2", "cp3", "cp3", "cp8"],
+            "a Node without the label of control planes: cp8; more than one member: cp3",
+        ),
         (
             [_member("cp1"), _member("cp2"), _member("cp3", isLearner=True)],
             ["cp1", "cp2", "cp3 (no vote)"],
@@ -139,7 +158,7 @@ def test_the_limit_where_etcd_does_not_say_it(
 def test_members_and_control_planes(
     one: ControlPlane, members: list[Any], shown: list[str], reason: str
 ) -> None:
-    one.members = members
+    one.members, one.nodes = members, ["cp8"]
     found = one.judged()["etcd.members"]
     assert (found["wished"], found["found"]) == (["cp1", "cp2", "cp3"], shown)
     assert found["reason"] == reason
@@ -174,17 +193,39 @@ def test_data_that_are_not_there(one: ControlPlane) -> None:
     one.database.unlink()
     assert one.judged() == {}  # etcd says how large it is
     one.silent = "status"
-    assert "No such file" in one.judged()["etcd.disk"]["reason"]
+    assert "/member/snap/db: No such file" in one.judged()["etcd.disk"]["reason"]
 
 
 def test_an_image_without_a_client(one: ControlPlane) -> None:
     one.client.unlink()
     one.judged()
-    assert one.skipped == ["etcd.healthy"]
+    assert one.skipped == ["etcd.healthy", "etcd.members", "etcd.room"]
+    assert one.made == [*one.skipped, "etcd.disk"]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"ps": []},
+        {"ps": {"containers": [{"id": "e7cd", "labels": None}]}},
+        {"inspect": {"info": None}},
+        {"inspect": []},
+        # It has ended meanwhile.
+        {"inspect": {"info": {"pid": 0}}},
+        {"inspect": {"info": {"pid": 8}}},
+    ],
+)
+def test_an_etcd_that_crictl_does_not_show(one: ControlPlane, answers: dict[str, Any]) -> None:
+    one.crictl = answers
+    assert [*one.judged()] == ["etcd.healthy"]
     assert one.made == ["etcd.healthy", "etcd.disk"]
+    assert one.skipped == []
 
 
-@pytest.mark.parametrize("status", [None, [], {"dbSize": "many"}, {"errors": "x"}])
+@pytest.mark.parametrize(
+    "status",
+    [None, [], {"dbSize": "many"}, {"dbSize": float("inf")}, {"dbSize": 1, "errors": [7]}],
+)
 def test_an_answer_unlike_etcds(one: ControlPlane, status: Any) -> None:
     one.status = status
     assert "not its status" in one.judged()["etcd.healthy"]["reason"]

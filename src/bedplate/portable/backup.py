@@ -115,18 +115,27 @@ def alone(host: Host) -> Iterator[None]:
 
 def _programs(host: Host, *wanted: str) -> str:
     """The folder of etcd's programs, in the root directory of the etcd that runs."""
-    listed = decoded(must(host, ["crictl", "ps", "--name=^etcd$", "--state=Running", "-o=json"]))
-    found = [
-        one["id"]
-        for one in listed.get("containers") or []
-        if one["labels"].get("io.kubernetes.pod.namespace") == "kube-system"
-    ]
-    if not found:
+    pid, look = 0, "See 'crictl ps --all --name etcd' there."
+    try:
+        argv = ["crictl", "ps", "--name=^etcd$", "--state=Running", "-o=json"]
+        found = [
+            one["id"]
+            for one in decoded(must(host, argv)).get("containers") or []
+            if one["labels"].get("io.kubernetes.pod.namespace") == "kube-system"
+        ]
+        if found:
+            pid = decoded(must(host, ["crictl", "inspect", "-o=json", found[0]]))["info"]["pid"]
+    except (AttributeError, KeyError, TypeError):
         raise ImpossibleError(
-            "no etcd that runs", "one", "See 'crictl ps --all --name etcd' there."
-        )
-    pid = decoded(must(host, ["crictl", "inspect", "-o=json", found[0]]))["info"]["pid"]
-    programs = f"/proc/{pid}/root/usr/local/bin"
+            "an answer of crictl without containers, labels or a process",
+            "an answer of containerd or CRI-O",
+            look,
+        ) from None
+    root = f"/proc/{pid}/root"
+    # Between the two answers it may have ended.
+    if not pid or not host.exists(root):
+        raise ImpossibleError("no etcd that runs", "one", look)
+    programs = f"{root}/usr/local/bin"
     lacking = [name for name in wanted if not host.exists(f"{programs}/{name}")]
     if lacking:
         raise NoClientError(

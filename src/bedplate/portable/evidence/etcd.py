@@ -15,19 +15,27 @@ MIB = 1 << 20
 #: A part of the size at which etcd refuses writes: early enough to do something about it.
 FULL = 0.8
 #: The size at which etcd refuses writes where nothing else is set; below 0 it has none (etcd
-#: 3.5.24 and 3.6.8, `quota.go`, read 2026-12-01).
+#: 3.5.24, `etcdserver/quota.go`, and 3.6.8, `storage/quota.go`, read 2026-12-01).
 QUOTA = 2048 * MIB
 #: etcd writes a database anew next to the old one to defragment it, and makes the next file of its
 #: log while it fills one (etcd 3.6.8, `storage/backend/backend.go`, and `storage/wal/wal.go` for
 #: the size of such a file, 64,000,000 bytes; read 2026-12-01).
 LOG = 2 * 64_000_000
-_FLAG = re.compile(r"--quota-backend-bytes=(-?\d+)")
+#: The option, of which the last counts, and what stands for it without one, in a pod's manifest.
+_OPTION = re.compile(r"""^\s*- ["']?--quota-backend-bytes=([^\s"']+)""", re.MULTILINE)
+_VARIABLE = re.compile(
+    r"""^\s*- name: ["']?ETCD_QUOTA_BACKEND_BYTES["']?\s+value: ["']?([^\s"']+)""", re.MULTILINE
+)
 _SECONDS = 30.0
+ONLY = "etcd has the control planes as its members, and no others"
+SMALL = "etcd's database is far from its limit"
 LOOK = "See 'crictl ps --all --name etcd' and 'crictl logs' of the newest there."
 ROOM = "Compact and defragment it as the page on backups says, and find what fills it."
 DISK = "Free space there, or move other data away: etcd ends when it cannot write."
+API = "See 'crictl ps --all --name kube-apiserver' and 'crictl logs' of the newest there."
 MEMBERS = (
-    "Where a control plane joins or leaves right now, look again; else see the page on backups."
+    "Where a control plane comes or leaves right now, look again; otherwise see the page on"
+    " backups: not each of them is to be removed."
 )
 
 
@@ -39,6 +47,13 @@ class _Status(NamedTuple):
     errors: List[str]
 
 
+class _Member(NamedTuple):
+    """A member by its Node's name, which kubeadm gives it; before its first start it has none."""
+
+    name: str
+    shown: str
+
+
 def collect(host: Host, to: Collected) -> None:
     """Ask this control plane's etcd; a host without one, or with etcd elsewhere, has none."""
     if not host.exists(backup.MANIFEST):
@@ -48,7 +63,8 @@ def collect(host: Host, to: Collected) -> None:
         client = [*backup.etcd_client(host), "--write-out=json"]
         status = _status(backup.decoded(must(host, [*client, "endpoint", "status"], _SECONDS)))
     except backup.NoClientError as error:
-        to.checks.append(skipped("etcd.healthy", works, f"it cannot be asked: {error.got}"))
+        for name, what in (("etcd.healthy", works), ("etcd.members", ONLY), ("etcd.room", SMALL)):
+            to.checks.append(skipped(name, what, f"it cannot be asked: {error.got}"))
         _disk(host, to)
         return
     except ImpossibleError as error:
@@ -66,9 +82,10 @@ def _status(told: Any) -> _Status:
     try:
         (one,) = told
         said = one["Status"]
-        wrong = [str(error).strip() for error in said.get("errors") or []]
+        errors = said.get("errors") or []
+        wrong = [error.strip() for error in (errors if isinstance(errors, list) else [errors])]
         return _Status(int(said["dbSize"]), int(said.get("dbSizeQuota", 0)), wrong)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise _unlike("its status") from None
 
 
@@ -78,55 +95,71 @@ def _unlike(what: str) -> ImpossibleError:
 
 def _members(host: Host, client: Sequence[str], to: Collected) -> None:
     """Compare with the Nodes: a static pod's mirror is gone, or still there, for a minute."""
-    what = "etcd has the control planes as its members, and no others"
     try:
         listed = backup.decoded(must(host, [*client, "member", "list"], _SECONDS))
         members = _named(listed)
         planes = sorted(cluster_node.control_planes(host))
+        others = [one for one in members if one.name not in planes]
+        # Such a one is in service, and no member to be removed.
+        unlabelled = {one.name for one in others if one.name and cluster_node.find(host, one.name)}
     except ImpossibleError as error:
-        to.checks.append(failed("etcd.members", what, error.got, LOOK, "an answer"))
+        to.checks.append(failed("etcd.members", ONLY, error.got, LOOK, "an answer"))
         return
     except cluster_node.UnansweredError as error:
-        to.checks.append(failed("etcd.members", what, f"the API: {error}", LOOK, "an answer"))
+        to.checks.append(failed("etcd.members", ONLY, f"the API: {error}", API, "an answer"))
         return
     if not planes:
         reason = "the cluster has no Node with the label of control planes"
-        to.checks.append(skipped("etcd.members", what, reason))
+        to.checks.append(skipped("etcd.members", ONLY, reason))
         return
-    # A member is known by its Node's name, which kubeadm gives it.
-    lacking = [name for name in planes if name not in members]
-    others = [shown for name, shown in members.items() if name not in planes]
-    reasons = [f"no control plane: {', '.join(others)}"] if others else []
-    reasons += [f"no member: {', '.join(lacking)}"] if lacking else []
-    found = sorted(members.values())
-    to.checks.append(check("etcd.members", what, planes, found, MEMBERS, "; ".join(reasons)))
+    names = [one.name for one in members]
+    each = {
+        "no such Node": [one.shown for one in others if one.name not in unlabelled],
+        "a Node without the label of control planes": sorted(unlabelled),
+        "more than one member": sorted({name for name in planes if names.count(name) > 1}),
+        "no member": [name for name in planes if name not in names],
+    }
+    reason = "; ".join(f"{why}: {', '.join(which)}" for why, which in each.items() if which)
+    found = sorted(one.shown for one in members)
+    to.checks.append(check("etcd.members", ONLY, planes, found, MEMBERS, reason))
 
 
-def _named(listed: Any) -> Dict[str, str]:
-    """The members by name, each as it is shown; one that never started is named by its address."""
-    found: Dict[str, str] = {}
+def _named(listed: Any) -> List[_Member]:
+    found = []
     try:
         for member in listed["members"]:
-            name = member.get("name") or urlsplit(member["peerURLs"][0]).hostname
-            states = [] if member.get("name") else ["never started"]
+            name = str(member.get("name") or "")
+            states = [] if name else ["never started"]
             states += ["no vote"] if member.get("isLearner") else []
-            found[str(name)] = f"{name} ({', '.join(states)})" if states else str(name)
+            shown = name or str(urlsplit(member["peerURLs"][0]).hostname)
+            shown += f" ({', '.join(states)})" if states else ""
+            found.append(_Member(name, shown))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         raise _unlike("a list of members") from None
     return found
 
 
 def _room(host: Host, status: _Status, to: Collected) -> None:
-    """Judge the size by the limit that etcd says; 3.5, and 3.6 to 3.6.5 by default, say none."""
-    what = "etcd's database is far from its limit"
-    flag = _FLAG.search(host.read(backup.MANIFEST) or "")
-    most = status.quota or int(flag.group(1) if flag else 0) or QUOTA
+    """Judge the size by the limit that etcd says, or else by what it was started with.
+
+    3.5.24 says none, and 3.6.4 and 3.6.5 only one that is set (`api/v3rpc/maintenance.go`).
+    """
+    most = status.quota or _limit(host.read(backup.MANIFEST) or "") or QUOTA
     if most < 0:
-        to.checks.append(skipped("etcd.room", what, "it has none (--quota-backend-bytes)"))
+        to.checks.append(skipped("etcd.room", SMALL, "it has none (--quota-backend-bytes)"))
         return
     good = status.size <= FULL * most
     got, allowed = f"{status.size / MIB:.1f} MiB", f"{FULL:.0%} of {most / MIB:.1f} MiB"
-    to.checks.append(_told("etcd.room", what, got, allowed, ROOM, good=good))
+    to.checks.append(_told("etcd.room", SMALL, got, allowed, ROOM, good=good))
+
+
+def _limit(manifest: str) -> int:
+    """The limit that a manifest sets; 0 where it sets none. Go takes 0x and 0o before it too."""
+    found = _OPTION.findall(manifest) or _VARIABLE.findall(manifest)
+    try:
+        return int(found[-1], 0) if found else 0
+    except ValueError:
+        return 0  # etcd does not start with it
 
 
 def _disk(host: Host, to: Collected, size: int = 0) -> None:
@@ -138,9 +171,8 @@ def _disk(host: Host, to: Collected, size: int = 0) -> None:
         size = size or os.stat(host.path(f"{folder}/member/snap/db")).st_size
     except OSError as error:
         fix = "See etcd's --data-dir in its manifest, and what is mounted there."
-        to.checks.append(
-            failed("etcd.disk", what, f"{folder}: {error.strerror}", fix, "data there")
-        )
+        reason = f"{error.filename}: {error.strerror}"
+        to.checks.append(failed("etcd.disk", what, reason, fix, "etcd's data"))
         return
     free, needed = disk.f_bavail * disk.f_frsize, size + LOG
     got, allowed = f"{free // MIB} MiB free at {folder}", f"{needed // MIB} MiB"
