@@ -53,10 +53,8 @@ class ControlPlane:
         if self.silent and self.silent in words:
             return Result(1, "", "context deadline exceeded")
         if argv[0] == "kubectl":
-            if "node" in argv:
-                there = {"metadata": {}, "spec": {}, "status": {}}
-                return Result(0, json.dumps(there) if set(argv) & set(self.nodes) else "", "")
-            return Result(0, "".join(f"node/{one}\n" for one in self.planes), "")
+            named = [*self.planes, *([] if etcd.LABELLED in argv else self.nodes)]
+            return Result(0, "".join(f"node/{one}\n" for one in named), "")
         if argv[0] == "crictl":
             labels = {"io.kubernetes.pod.namespace": "kube-system"}
             answers = {
@@ -118,6 +116,8 @@ def test_an_alarm_and_a_database_near_its_limit(one: ControlPlane) -> None:
         ({}, "--quota-backend-bytes=4294967296", 4 * GIB, "80% of 4096.0 MiB"),
         ({}, '"--quota-backend-bytes=0x200000000"', 4 * GIB, "pass"),
         ({}, f"--quota-backend-bytes=1\n    - {WIDE}", 4 * GIB, "pass"),
+        ({}, f"--quota-backend-bytes\n    - {8 * GIB}", 4 * GIB, "pass"),
+        ({}, WIDE[1:], 4 * GIB, "pass"),
         ({}, f"# {WIDE}", 4 * GIB, "80% of 2048.0 MiB"),
         ({}, VARIABLE, 4 * GIB, "pass"),
         ({}, f"{WIDE}\n{VARIABLE.replace('8', '1')}", 4 * GIB, "pass"),
@@ -224,7 +224,14 @@ def test_an_etcd_that_crictl_does_not_show(one: ControlPlane, answers: dict[str,
 
 @pytest.mark.parametrize(
     "status",
-    [None, [], {"dbSize": "many"}, {"dbSize": float("inf")}, {"dbSize": 1, "errors": [7]}],
+    [
+        None,
+        [],
+        {"dbSize": "many"},
+        {"dbSize": float("inf")},
+        {"dbSize": 1 << 64},
+        {"dbSize": 1, "errors": [7]},
+    ],
 )
 def test_an_answer_unlike_etcds(one: ControlPlane, status: Any) -> None:
     one.status = status

@@ -216,7 +216,7 @@ def test_an_upgrade_does_not_fail_for_what_it_does_not_bring(tmp_path: Path) -> 
         (PLAYBOOKS / f"{name}.yml").read_text() for name in ("upgrade", "upgrade_nodes")
     )
     looks = re.findall(r"tasks_from: verify\n(?: +#.+\n)? +vars: {gpu_verify_waits: (.+)}\n", plays)
-    # A control plane is not upgraded above an etcd that is not well; nor is its driver taken back.
+    # No driver is taken back because of an etcd that is not well.
     assert looks == [
         """"{{ __upgrade_waits | difference(['etcd.healthy']) }}\"""",
         '"{{ __upgrade_waits }}"',

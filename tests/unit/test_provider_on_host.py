@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import os
@@ -10,16 +11,19 @@ import ssl
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from bedplate.provider import on_host
+from bedplate.portable import removal
+from bedplate.provider import on_host, server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 MINE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 OTHERS = "-----BEGIN CERTIFICATE-----\nBBBB\n-----END CERTIFICATE-----\n"
 ENDPOINT = "192.0.2.1:6443"
@@ -326,6 +330,26 @@ def test_only_our_keepalived_is_stopped(text: str | None, ran: list[str], tmp_pa
     assert on_host.serve_endpoint(host, {"on": True}) == {"changed": bool(ran)}
     assert on_host.serve_endpoint(host, {"on": True}) == {"changed": False}
     assert host.ran == [*ran, *["systemctl enable"][: len(ran)]]
+
+
+def test_the_note_of_an_address_given_away_ends_with_what_starts_or_removes_keepalived() -> None:
+    """It would start one months later that was stopped by hand."""
+    assert f"/{on_host.GIVEN}" in removal.RECORDS
+    tasks = yaml.safe_load((ROOT / "roles/control_plane_endpoint/tasks/configure.yml").read_text())
+    gone = [task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task]
+    assert gone == [{"path": f"/{on_host.GIVEN}", "state": "absent"}]
+
+
+def test_a_warning_that_no_engine_reads_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pipe is gone with it; a node would stay cordoned."""
+
+    class Gone:
+        def write(self, _: str) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "argv", ["pulumi-resource-bedplate"])
+    monkeypatch.setattr(sys, "stderr", Gone())
+    asyncio.run(server._warn("cp3 takes no new pods"))
 
 
 class Etcd(Host):

@@ -132,11 +132,11 @@ def _programs(host: Host, *wanted: str) -> str:
             look,
         ) from None
     root = f"/proc/{pid}/root"
-    # Between the two answers it may have ended.
-    if not pid or not host.exists(root):
-        raise ImpossibleError("no etcd that runs", "one", look)
     programs = f"{root}/usr/local/bin"
     lacking = [name for name in wanted if not host.exists(f"{programs}/{name}")]
+    # It may have ended since crictl was asked, and lacks everything then.
+    if not pid or not host.exists(root):
+        raise ImpossibleError("no etcd that runs", "one", look)
     if lacking:
         raise NoClientError(
             f"an image of etcd without {' and '.join(lacking)}",

@@ -78,14 +78,13 @@ def close(host: Host, name: str, node: Node, reason: str) -> None:
         _must(kubectl(host, ["cordon", name]))
 
 
-def control_planes(host: Host) -> List[str]:
-    """The names of the Nodes with the label of control planes.
+def names(host: Host, *selectors: str) -> List[str]:
+    """The names of the Nodes: of all, or of those that a selector takes.
 
     Raises:
         UnansweredError: the API could not be asked.
     """
-    argv = ["get", "nodes", "--selector=node-role.kubernetes.io/control-plane", "--output=name"]
-    answer = kubectl(host, argv)
+    answer = kubectl(host, ["get", "nodes", *selectors, "--output=name"])
     _must(answer)
     return [line.partition("/")[2] for line in answer.out.split()]
 

@@ -48,6 +48,8 @@ RECORDS = (
     passthrough.UNFINISHED,
     # All of a cluster that was on the host.
     control_plane_upgrade.SAVED,
+    # Of the provider: keepalived was stopped for a control plane that leaves.
+    "/var/lib/bedplate/endpoint-given-away",
     # A secret is not in the record of files, and goes by its name.
     "/etc/nvidia/ClientConfigToken/client_configuration_token_bedplate.tok",
 )

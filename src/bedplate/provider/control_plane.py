@@ -289,16 +289,17 @@ class ControlPlane(Resource):
 
     async def _stays(self, api: ClusterApi, host: Machine) -> None:
         """Return to service what does not leave after all."""
-        back = Deadline("returning the address", BACK_SECONDS)
+        back, lost = Deadline("returning the address", BACK_SECONDS), ""
         try:
             await self._serves(host, back, on=True)
         except ProviderError as error:
-            # The run ends with the reason why it does not leave.
+            lost = str(error)  # the run ends with the reason why it does not leave
+        await api.uncordon(host.name)
+        if lost:
             await api.warn(
-                f"whether {host.name} takes part in the cluster's address is not known ({error}): "
+                f"whether {host.name} takes part in the cluster's address is not known ({lost}): "
                 "run ansible-playbook bedplate.gpu.site for the control planes"
             )
-        await api.uncordon(host.name)
 
     async def _serves(self, host: Machine, deadline: Deadline, *, on: bool) -> None:
         """Have a host take part in the cluster's address, or no more."""

@@ -30,10 +30,12 @@ class Deadline:
 
 
 async def to_the_end(work: Coroutine[None, None, None]) -> None:
-    """Carry out what nobody would do later; who is cancelled meanwhile raises when it is done."""
+    """Carry out what nobody would do later: a cancellation meanwhile is dropped.
+
+    The caller ends afterwards, with what has brought it here.
+    """
     task = asyncio.ensure_future(work)
     while not task.done():
-        # It ends with what has brought it here: a cancellation, or a reason of its own.
         with suppress(asyncio.CancelledError):
             await asyncio.wait({task})
     task.result()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,8 @@ async def _warn(text: str) -> None:
             request = engine_pb2.LogRequest(severity=engine_pb2.WARNING, message=text)
             await engine_pb2_grpc.EngineStub(channel).Log(request, timeout=ANSWER_SECONDS)
     except (IndexError, grpc.RpcError):
-        print(text, file=sys.stderr, flush=True)
+        with suppress(OSError):  # it was read by an engine that is gone
+            print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 RESOURCES: tuple[type[Resource], ...] = (ControlPlane, Node, GpuReady, DeletionGuard)
 READ_SECONDS = 120.0
-# How long what was cancelled may take to return a host to service: its address, and its node.
-END_SECONDS = 60.0
+# How long what was cancelled may take to return a host to service, its address and its node, where
+# no engine is left. One that ends its plugins itself may wait less.
+END_SECONDS = 90.0
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):

@@ -22,11 +22,14 @@ QUOTA = 2048 * MIB
 #: the size of such a file, 64,000,000 bytes; read 2026-12-01).
 LOG = 2 * 64_000_000
 #: The option, of which the last counts, and what stands for it without one, in a pod's manifest.
-_OPTION = re.compile(r"""^\s*- ["']?--quota-backend-bytes=([^\s"']+)""", re.MULTILINE)
+_OPTION = re.compile(
+    r"""^\s*- ["']?--?quota-backend-bytes(?:=|["']?\s+- ["']?)([^\s"']+)""", re.MULTILINE
+)
 _VARIABLE = re.compile(
     r"""^\s*- name: ["']?ETCD_QUOTA_BACKEND_BYTES["']?\s+value: ["']?([^\s"']+)""", re.MULTILINE
 )
 _SECONDS = 30.0
+LABELLED = "--selector=node-role.kubernetes.io/control-plane"
 ONLY = "etcd has the control planes as its members, and no others"
 SMALL = "etcd's database is far from its limit"
 LOOK = "See 'crictl ps --all --name etcd' and 'crictl logs' of the newest there."
@@ -84,9 +87,12 @@ def _status(told: Any) -> _Status:
         said = one["Status"]
         errors = said.get("errors") or []
         wrong = [error.strip() for error in (errors if isinstance(errors, list) else [errors])]
-        return _Status(int(said["dbSize"]), int(said.get("dbSizeQuota", 0)), wrong)
+        size, quota = int(said["dbSize"]), int(said.get("dbSizeQuota", 0))
+        if max(size, abs(quota)) < 1 << 63:  # of 64 bits both
+            return _Status(size, quota, wrong)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        raise _unlike("its status") from None
+        pass
+    raise _unlike("its status")
 
 
 def _unlike(what: str) -> ImpossibleError:
@@ -98,10 +104,10 @@ def _members(host: Host, client: Sequence[str], to: Collected) -> None:
     try:
         listed = backup.decoded(must(host, [*client, "member", "list"], _SECONDS))
         members = _named(listed)
-        planes = sorted(cluster_node.control_planes(host))
+        planes = sorted(cluster_node.names(host, LABELLED))
         others = [one for one in members if one.name not in planes]
-        # Such a one is in service, and no member to be removed.
-        unlabelled = {one.name for one in others if one.name and cluster_node.find(host, one.name)}
+        # Such a one may be in service, and no member to be removed.
+        unlabelled = {one.name for one in others} & set(cluster_node.names(host) if others else [])
     except ImpossibleError as error:
         to.checks.append(failed("etcd.members", ONLY, error.got, LOOK, "an answer"))
         return
